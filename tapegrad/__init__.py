@@ -1,4 +1,4 @@
-"""Reverse-mode automatic differentiation of plain NumPy and Python, on a tape that one can read."""
+"""Reverse-mode automatic differentiation of plain NumPy and Python, on a readable tape."""
 
 import gc
 import importlib
@@ -8,7 +8,7 @@ import tapegrad.compile
 import tapegrad.optimise
 from tapegrad.trace.collector import collector
 
-with collector:  # which would look for garbage among what is defined, and find none
+with collector:  # no garbage collection during imports, which would find nothing
     from tapegrad import api, frontends, numbers, ops, tree
     from tapegrad.errors import (
         ArgumentError,
@@ -43,7 +43,7 @@ with collector:  # which would look for garbage among what is defined, and find 
 
     if not gc.get_freeze_count():
         gc.freeze()
-        gc.unfreeze()  # all that there is counts as old
+        gc.unfreeze()  # puts all present objects into the oldest generation
 
 if TYPE_CHECKING:
     from tapegrad import distributed as distributed
@@ -134,18 +134,17 @@ LATER = {
     "transforms.unroll": ("unroll",),
     "transforms.vmap": ("batchtape", "vmap"),
 }
-"""The public names that are imported when they are first used, by their modules. What a gradient needs is imported with
-the package.
-"""
+"""Public names imported on first use, by module; the modules that a gradient needs are imported with the package."""
 _HOMES = {name: f"tapegrad.{module}" for module, names in LATER.items() for name in names}
 _MODULES = {"inspect": "tapegrad.replay.inspect", **{name: f"tapegrad.{name}" for name in (
     "debug", "distributed", "passes", "show", "store", "testing")}}
 for _package in ("compile", "optimise"):
-    del globals()[_package]  # the functions have these names
+    del globals()[_package]  # functions have these names
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used; say what a name of another library, or a slip, is called here."""
+    """Import a public name on first use; for an unknown name, suggest tapegrad's equivalent or the closest public name.
+    """
     if name in _HOMES:
         globals()[name] = found = getattr(importlib.import_module(_HOMES[name]), name)
         return found  # type: ignore[no-any-return]

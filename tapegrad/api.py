@@ -1,6 +1,6 @@
-"""api: what a tape's methods do.
+"""api: registers the implementations of a tape's methods.
 
-The public functions stand in `tapegrad`. What needs rich, networkx or torch is imported when it is asked for.
+The public functions are in `tapegrad`. Modules that need rich, networkx or torch are imported on first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tapegrad.trace.outside_arrays import WITNESSES
 
 
 def later(module: str, name: str) -> Callable[..., Any]:
-    """Return a function that imports the one that it stands for when it is called.
+    """Return a function that imports `module` when called and calls its function `name`.
 
     >>> later("math", "sqrt")(4.0)
     2.0
@@ -32,7 +32,7 @@ def later(module: str, name: str) -> Callable[..., Any]:
     return lambda *args, **kwargs: getattr(home, name)(*args, **kwargs)
 
 
-# what stands above the ops and the tracer, and few programs need
+# functions of layers above the ops and the tracer, which few programs need
 Derived.differ = staticmethod(later("tapegrad.transforms.each", "differed"))
 Derived.pusher = staticmethod(later("tapegrad.transforms.tangents", "tangent"))
 Checkpoint.puller = staticmethod(later("tapegrad.transforms.checkpoint", "pulled"))

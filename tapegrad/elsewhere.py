@@ -1,4 +1,4 @@
-"""elsewhere: what people who come from JAX, autograd, torch or Zygote look for, and its name here."""
+"""elsewhere: names known from JAX, autograd, torch or Zygote, and tapegrad's equivalents."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ NAMES = {
 
 
 def told(name: str, names: Sequence[str]) -> str:
-    """Return the end of a message about a name that is missing: what it is called here, or what it may be a slip for.
+    """Return the end of the message for a missing name: tapegrad's equivalent, or the closest public name.
 
     >>> told("jit", [])
     '; here it is tg.compile(f)'

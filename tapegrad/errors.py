@@ -1,4 +1,4 @@
-"""TapeError and its kin: what happened, where in the user's code, what to try.
+"""errors: TapeError and its subclasses: what happened, where in the user's code, what to try.
 
 | what the program does | what is raised |
 |---|---|
@@ -63,12 +63,12 @@ class Location(NamedTuple):
 
     @property
     def short(self) -> str:
-        """The file's name without its folder, and the line: what fits a column."""
+        """The file's name without its folder, and the line, short enough for a column."""
         return f"{self.cell or os.path.basename(self.file)}:{self.line}"
 
     @property
     def cell(self) -> str:
-        """The cell of a notebook that holds the line, `In[3]`, "" for a line of a file."""
+        """The notebook cell that holds the line, `In[3]`, "" for a line of a file."""
         ipython = sys.modules.get("IPython")
         shell = ipython.get_ipython() if ipython is not None else None
         found = shell.compile.format_code_name(self.file) if shell is not None else None
@@ -76,18 +76,18 @@ class Location(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The text of the line, or "" where it cannot be read."""
+        """The text of the line, or "" if it cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
 
 class Quoted(Location):
-    """A line of a program that may not be at hand: its text came with it, in a saved tape."""
+    """A line of a program that may be unavailable: a saved tape contains its text."""
 
     text = ""
 
     @property
     def source(self) -> str:
-        """The text of the line as it was; the file of that name here may be another."""
+        """The text of the line as saved; the file of that name may have changed."""
         return self.text
 
     def _replace(self, **fields: Any) -> Quoted:
@@ -97,9 +97,7 @@ class Quoted(Location):
 
 
 class Listing:
-    """What a saved tape knows of a function's code: where it stood, and the text of its lines; an operation's
-    `lasti` is a line of it.
-    """
+    """A function's code in a saved tape: file, first line, texts of lines. An operation's `lasti` is a line number."""
 
     __slots__ = ("co_filename", "co_firstlineno", "co_name", "lines")
 
@@ -108,14 +106,14 @@ class Listing:
         self.lines: dict[int, str] = {}
 
     def quote(self, line: int) -> Quoted:
-        """Return a line with its text; the function's first for -1, as an instruction before the first is."""
+        """Return a line with its text; for -1 the function's first line, as for an instruction before the first."""
         where = Quoted(self.co_filename, self.co_firstlineno if line < 0 else line, self.co_name)
         where.text = self.lines.get(line, "")
         return where
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Yield the files of Python's in a folder and those in it."""
+    """Yield the Python files in a folder and its subfolders."""
     for entry in os.scandir(folder):
         if entry.name.endswith(".py"):
             yield entry.path
@@ -123,33 +121,34 @@ def _files(folder: str) -> Iterator[str]:
             yield from _files(entry.path)
 
 
-# Frames of these files are ours: the user's line is the first one outside them.
+# Files of tapegrad: the user's line is in the innermost frame outside them.
 INTERNAL = frozenset(_files(os.path.dirname(__file__)))
 
 
 
 class Silenced(int):
-    """The instruction of an operation whose floating-point warnings, of some `kinds`, the program silences there."""
+    """The instruction of an operation at which the program silences floating-point warnings of some `kinds`."""
 
     kinds: frozenset[str]
 
     @classmethod
     def at(cls, lasti: int, kinds: frozenset[str]) -> Silenced:
-        """Return the instruction with the kinds of warnings, as `np.errstate` names them."""
+        """Return the instruction with the kinds of warnings that are silenced, named as in `np.errstate`."""
         new = cls(lasti)
         new.kinds = kinds
         return new
 
 
 _places: dict[int, int] = {}
-# one(i, i) is the same object for each place in a code: a long tape names few places many times
+# one(i, i) returns one shared int per position: a long tape repeats few positions many times
 one = _places.setdefault
 
 
 class Activation:
-    """One run of a function: its code, its name, and the instruction of another run that called it.
+    """One run of a function: its code, its name, and the caller's run with the instruction of the call.
 
-    A call of a library's module (`torch.nn.Linear`) is `within` its caller's code: no line of the user's belongs to it.
+    `within`: the call of a library module (`torch.nn.Linear`), which belongs to its caller's code and has no user line
+    of its own.
     """
 
     __slots__ = ("caller", "code", "depth", "lasti", "name", "within")
@@ -161,8 +160,8 @@ class Activation:
 
 
 def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
-    """Resolve a code object and an instruction offset, recorded raw because this is the slow part; or a
-    line of a saved tape's listing.
+    """Return the location of an instruction of a code object, or of a line of a saved tape's listing. Operations store
+    these raw, since the look-up is slow.
     """
     if isinstance(code, Listing):
         return code.quote(lasti)
@@ -177,8 +176,8 @@ def locate(code: CodeType | Activation | Listing, lasti: int) -> Location:
 
 
 def user_frame(frame: FrameType | None = None) -> FrameType:
-    """Return the innermost frame outside tapegrad, numpy, scipy, torch and the standard library, from
-    `frame` outwards: the user's.
+    """Return the innermost frame, from `frame` outwards, outside tapegrad, numpy, scipy, torch and the standard
+    library.
     """
     if frame is None:
         frame = sys._getframe(1)
@@ -190,9 +189,7 @@ def user_frame(frame: FrameType | None = None) -> FrameType:
 
 
 def _shown(frame: FrameType) -> FrameType:
-    """Return the user's frame that has a line to show, for one of code that a library wrote, a dataclass's `__hash__`;
-    itself where none has.
-    """
+    """Return the nearest user frame with a source line, for generated code (a dataclass's `__hash__`); else `frame`."""
     at: FrameType | None = frame
     while at is not None:
         if is_users(at) and linecache.getline(at.f_code.co_filename, at.f_lineno):
@@ -202,13 +199,13 @@ def _shown(frame: FrameType) -> FrameType:
 
 
 def is_users(frame: FrameType) -> bool:
-    """True for a frame of the user's code, and none of tapegrad's or of a library's."""
+    """True for a frame of the user's code rather than of tapegrad or a library."""
     file = frame.f_code.co_filename
     ours = file in INTERNAL or file.startswith("<stringsource")
     return not ours and (file in _known_users or not _is_library(frame))
 
 
-_known_users: set[str] = set()  # files of which it is known that their frames are no library's
+_known_users: set[str] = set()  # files known to hold user code
 _known_libraries: set[str] = set()
 
 
@@ -219,14 +216,13 @@ def _is_library(frame: FrameType) -> bool:
         return True
     found = (_is_standard(file)
              or frame.f_globals.get("__name__", "").partition(".")[0] in ("numpy", "scipy", "torch", "mpmath"))
-    if not file.startswith("<"):  # code from a text has no file of its own
+    if not file.startswith("<"):  # code compiled from a string has no file of its own
         (_known_libraries if found else _known_users).add(file)
     return found
 
 
 @functools.cache
 def _is_standard(file: str) -> bool:
-    """True for a file of the standard library."""
     return file.startswith(os.path.dirname(os.__file__) + os.sep) and "-packages" + os.sep not in file
 
 
@@ -236,18 +232,18 @@ def user_location() -> Location:
     return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
-HEARERS: list[Callable[[TapeError], None]] = []  # what is told of each refusal: the trace that runs
+HEARERS: list[Callable[[TapeError], None]] = []  # callbacks for each refusal, by which the running trace records it
 
 
 class TapeError(Exception):
-    """Any error of tapegrad's own: `what` happened, `where` in the user's code, what to `try_`.
+    """Any error of tapegrad: `what` happened, `where` in the user's code, what to `try_`.
 
-    One that `refuses` says that a program cannot be followed. Its trace knows of it, whoever catches it: the program
-    would not have got it untraced.
+    `refuses`: the error says that a program cannot be traced. The running trace records it even if the program catches
+    it, since without tracing the program would not have got it.
     """
 
     refuses = False
-    # whether it may be none where the arrays that the program reads by name are traced; those of a package, by its name
+    # whether a second trace with outside arrays traced may avoid the error; or the one package whose arrays to trace
     outside: bool | str = False
 
     def __init__(self, what: str, where: Location | None = None, try_: str = "") -> None:
@@ -258,17 +254,17 @@ class TapeError(Exception):
             lines.append(f"  at {where}" + (f":  {source}" if source else ""))
         if try_:
             lines.append(f"  try: {try_}")
-        Exception.__init__(self, "\n".join(lines))  # no other base's: a ReplayError may be an error of any class
+        Exception.__init__(self, "\n".join(lines))  # no other base: a ReplayError may have any class as one
         for hear in HEARERS if self.refuses else ():
             hear(self)
 
 
 class ArgumentError(TapeError, ValueError):
-    """Arguments that a function of tapegrad cannot take: a missing seed, the wrong structure."""
+    """A function of tapegrad got arguments that it cannot take: a missing seed, the wrong structure."""
 
 
 class CallError(ArgumentError, TypeError):
-    """A function that is called without its arguments, or something in its place that is none."""
+    """A function was called without its arguments, or got a non-function in its place."""
 
 
 class UnknownFunction(TapeError, TypeError):
@@ -278,7 +274,7 @@ class UnknownFunction(TapeError, TypeError):
 
 
 class MissingRule(TapeError, NotImplementedError):
-    """A call must be differentiated, and its function has no rule."""
+    """A call must be differentiated but its function has no rule."""
 
 
 class DuplicateRule(TapeError, ValueError):
@@ -286,20 +282,20 @@ class DuplicateRule(TapeError, ValueError):
 
 
 class GuardError(TapeError):
-    """A replay met a value that would have taken the program down another path."""
+    """A replay met a value for which the program would have taken another path."""
 
 
 class NonFiniteError(TapeError, ArithmeticError):
-    """An operation made a nan or an inf where `raise_on_nan` looks for it."""
+    """An operation produced a nan or an inf inside `raise_on_nan`."""
 
     refuses = True
 
 
 class ReplayError(TapeError):
-    """An operation, or its pullback, raised while its tape was played or swept: the error shows
-    it among its neighbours.
+    """An operation, or its pullback, raised while its tape was replayed or swept; the message shows it among its
+    neighbours.
 
-    It is an error of the original's class too, where Python can make such a one: `except LinAlgError` goes on catching
+    It is an instance of the original error's class too, if Python permits, so that `except LinAlgError` still catches
     it. The original is its `__cause__`.
     """
 
@@ -311,25 +307,25 @@ class ReplayError(TapeError):
         self.args = ("\n".join(filter(None, [*self.args, around])),)
 
     def __str__(self) -> str:
-        return str(self.args[0])  # KeyError's own would quote it, and UnicodeError's has fields to fill
+        return str(self.args[0])  # KeyError.__str__ would quote it, and UnicodeError's formats fields
 
     def __reduce__(self) -> Any:
         return like, (self.original, self.what, self.where, self.try_, self.around), vars(self)
 
 
 def like(kind: type[Exception] | None, *parts: Any) -> ReplayError:
-    """Return a ReplayError that is an error of class `kind` too, if there can be one."""
-    if kind is not None and not issubclass(kind, StopIteration):  # which a generator must not raise
+    """Return a ReplayError that is also an instance of `kind`, if such a class is possible."""
+    if kind is not None and not issubclass(kind, StopIteration):  # a generator must not raise StopIteration
         try:
             return _subclass(kind)(*parts)  # type: ignore[arg-type]
         except Exception:
-            pass  # a class that cannot be subclassed, or wants arguments before it is made
+            pass  # the class cannot be subclassed, or __new__ requires arguments
     return ReplayError(*parts)
 
 
 @functools.lru_cache(maxsize=1024)
 def _subclass(kind: type[Exception]) -> type[ReplayError]:
-    """Return the class of both, one for each kind: handlers compare classes."""
+    """Return the common subclass, one per `kind`, since handlers compare classes."""
     return type(ReplayError.__name__, (ReplayError, kind),
                 {"__module__": __name__, "__doc__": ReplayError.__doc__, "original": kind})
 
@@ -339,15 +335,13 @@ class MalformedTape(TapeError):
 
 
 class TapeFormatError(TapeError, ValueError):
-    """A tape that cannot be saved, or a file that holds none: damaged, of another version, or in need of a
-    function that was not given.
-    """
+    """A tape that cannot be saved, or an invalid file: damaged, of another version, or lacking a function to pass."""
 
 
 class ConcretizationError(TapeError):
-    """A traced value was about to become a plain number, and its gradient to be lost.
+    """A traced value would become a plain number and lose its gradient.
 
-    No TypeError: NumPy would take that for a value it should try to convert otherwise.
+    Not a TypeError: NumPy would catch that and try another conversion.
     """
 
     refuses = True
@@ -356,14 +350,14 @@ class ConcretizationError(TapeError):
 class MutationError(TapeError):
     """An in-place write that cannot be recorded.
 
-    No TypeError: torch's operators would make NotImplemented of that, and Python would do `x += y` as `x = x + y`.
+    Not a TypeError: torch's operators would return NotImplemented, and Python would run `x = x + y` for `x += y`.
     """
 
     refuses = True
 
 
 class MissingPackage(TapeError, ImportError):
-    """A package that this call needs, and that tapegrad does not install by itself, is not installed."""
+    """A package that this call needs, and that is not a dependency of tapegrad, is not installed."""
 
 
 class EscapedProxy(TapeError, RuntimeError):
@@ -373,15 +367,15 @@ class EscapedProxy(TapeError, RuntimeError):
 
 
 class DistributedError(TapeError, RuntimeError):
-    """Processes that compute together do not do the same, or one of them has failed; nothing was added up."""
+    """Processes that compute together made different calls, or one of them failed; nothing was summed."""
 
 
 class EffectWarning(UserWarning):
-    """What a program has written is lost: to a copy that its trace made, of what the call is differentiated by."""
+    """A write of the program is lost, because it went to the trace's copy of a differentiated object."""
 
 
 def unknown(func: Callable[..., Any], name: str = "") -> UnknownFunction:
-    """Return the error that a call of a function without an op raises."""
+    """Return the error for a call of a function without an op."""
     if not name:
         module = getattr(func, "__module__", None) or getattr(getattr(func, "__self__", None), "__name__", "")
         name = f"{module}.{getattr(func, '__name__', func)}".lstrip(".")
@@ -392,13 +386,13 @@ def unknown(func: Callable[..., Any], name: str = "") -> UnknownFunction:
                            f"write it in functions that tapegrad knows, or give it a rule: @tg.rrule({short})")
 
 
-FULL_TRACEBACKS = os.environ.get("TAPEGRAD_TRACEBACK") == "full"  # asked once: a program that asks is not compiled
+FULL_TRACEBACKS = os.environ.get("TAPEGRAD_TRACEBACK") == "full"  # read once: a program that reads it is not compiled
 
 
 def fold(err: BaseException) -> None:
-    """Leave the program's frames in an error's traceback, and those of libraries, but none of tapegrad's.
+    """Remove tapegrad's frames from an error's traceback, keeping the program's and other libraries'.
 
-    With TAPEGRAD_TRACEBACK=full in the environment, when tapegrad is imported, all stay.
+    TAPEGRAD_TRACEBACK=full in the environment at import keeps all frames.
     """
     seen: set[int] = set()
     part: BaseException | None = err
@@ -415,7 +409,7 @@ def fold(err: BaseException) -> None:
 
 
 def frames_of(err: BaseException) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames that an error passed, the outermost first, each with its line."""
+    """Yield the frames of an error's traceback with their lines, outermost first."""
     at = err.__traceback__
     while at is not None:
         yield at.tb_frame, at.tb_lineno
@@ -423,7 +417,7 @@ def frames_of(err: BaseException) -> Iterator[tuple[FrameType, int]]:
 
 
 def where_raised(err: Exception) -> Location:
-    """Return the user's line in which an error was raised, or what raised it was called."""
+    """Return the user's line in which an error was raised, or which called the code that raised it."""
     frames = [(frame, line) for frame, line in frames_of(err) if is_users(frame)]
     frame, line = frames[-1] if frames else (user_frame(), user_location().line)
     return Location(frame.f_code.co_filename, line, frame.f_code.co_name)

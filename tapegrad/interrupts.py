@@ -1,4 +1,4 @@
-"""interrupts: Ctrl-C does not arrive while something is replaced or put back, but a moment later."""
+"""interrupts: delays Ctrl-C while names are being replaced or restored."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ _depth = [0]
 
 
 def whole(fn: F) -> F:
-    """Have no interrupt arrive in a function, nor in what it calls."""
+    """Mark a function as not interruptible, together with the functions that it calls."""
     _whole.add(fn.__code__)  # type: ignore[attr-defined]
     return fn
 
 
 @whole
 def begin() -> None:
-    """Have interrupts wait for functions that are `whole`, but where a program handles them itself; call `end` later.
-    """
-    if get_ident() == _main:  # no other thread is interrupted
+    """Delay interrupts in `whole` functions until `end`, unless the program has its own handler."""
+    if get_ident() == _main:  # only the main thread receives interrupts
         _depth[0] += 1
         if _get(_NUMBER) is _usual:
             _set(_NUMBER, _handle)
@@ -34,7 +33,7 @@ def begin() -> None:
 
 @whole
 def end() -> None:
-    """End what `begin` has begun."""
+    """Undo the matching `begin`."""
     if get_ident() == _main:
         _depth[0] -= 1
         if not _depth[0] and _get(_NUMBER) is _handle:
@@ -52,6 +51,6 @@ def _handle(number: int, frame: FrameType | None) -> None:
     timer.start()
 
 
-# signal's own functions make enumerations of what they return, which takes longer
+# the C functions, since signal's own convert results to enums, which takes longer
 _get, _set, _usual, _NUMBER, _main = (_signal.getsignal, _signal.signal, _signal.default_int_handler, _signal.SIGINT,
                                       threading.main_thread().ident)

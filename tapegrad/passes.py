@@ -1,4 +1,4 @@
-"""Passes: each a function from tape to new tape."""
+"""passes: the tape passes, each a function from a tape to a new tape."""
 
 from tapegrad.optimise.cse import cse
 from tapegrad.optimise.dce import dce

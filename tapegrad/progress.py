@@ -1,4 +1,4 @@
-"""progress: long work says on a terminal what it does, and for how long it has."""
+"""progress: shows on a terminal what long work is doing, and for how long."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, TextIO
 
 from tapegrad.errors import fold
 
-PATIENCE = 1.0  # seconds until work counts as long
-TICK = 0.2  # seconds between two looks at it
-IDLE = 25  # looks without any work, after which nobody looks any more
+PATIENCE = 1.0  # seconds after which work is shown
+TICK = 0.2  # seconds between two checks
+IDLE = 25  # checks without any work, after which the thread ends
 
 
 class Work:
-    """A context: something that may take long, the function that it is of, and how many operations it has come to.
-    The traceback of an interrupt has no frames of tapegrad's from here on.
+    """A context for work that may take long: a description, the function it is for, and a count of operations. It also
+    removes tapegrad's frames from the traceback of an interrupt.
 
-    Where standard error is a terminal, a thread writes one line there once the outermost work has lasted for a second.
-    It writes plain text itself: rich would be imported, and replace `sys.stdout`, in the middle of a trace.
+    If standard error is a terminal, a thread writes one line there once the outermost work has lasted for a second. It
+    writes plain text, because importing rich, which replaces `sys.stdout`, would interfere with a running trace.
     """
 
     __slots__ = ("__weakref__", "count", "doing", "of", "since")
@@ -49,10 +49,10 @@ class Work:
 
 
 class _Watch:
-    """The work in progress, outermost first, and the thread that looks at it from time to time."""
+    """The work in progress, outermost first, and the thread that shows it."""
 
     def __init__(self) -> None:
-        self.works: list[weakref.ref[Work]] = []  # what an interrupt leaves here between two lines, nobody holds
+        self.works: list[weakref.ref[Work]] = []  # weak, since an interrupt between two lines may leave an entry here
         self.file: TextIO | None = None
         self.is_terminal = self.is_shown = False
         self.thread: threading.Thread | None = None
@@ -62,7 +62,7 @@ class _Watch:
         """Write to another file from now on."""
         try:
             self.is_terminal = file is not None and file.isatty() and os.environ.get("TERM") != "dumb"
-        except ValueError:  # it is closed
+        except ValueError:  # the file is closed
             self.is_terminal = False
         self.file = file
 
@@ -89,12 +89,12 @@ class _Watch:
             self.thread = None
 
     def look(self) -> None:
-        """Write the line, or take it away."""
+        """Write or erase the line."""
         with self.lock:
             works, line = [work for ref in self.works if (work := ref()) is not None], ""
             if works and (seconds := monotonic() - works[0].since) >= PATIENCE:
                 inner = f", {works[-1]}" if works[-1] is not works[0] else ""
-                from shutil import get_terminal_size  # takes long to import
+                from shutil import get_terminal_size  # slow to import
                 line = f"tapegrad: {works[0]}{inner}, {seconds:.0f} s"[:get_terminal_size().columns - 1]
             if (line or self.is_shown) and self.file is not None:
                 self.file.write(f"\r{line}\x1b[K")

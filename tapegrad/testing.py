@@ -1,4 +1,4 @@
-"""check_grads and check_rule: compare gradients with central differences."""
+"""testing: check_grads and check_rule, which compare gradients with central differences."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def check_grads(f: Callable[..., Any], *args: Any, order: int = 1, rtol: float =
                 eps: float = 1e-5, **kwargs: Any) -> None:
     """Raise AssertionError unless the gradients of `f` at `args` agree with central differences.
 
-    The output, real or complex, an array or a nested structure of arrays, is contracted with fixed random weights.
-    Each real or complex number among the arguments is varied by `eps`; with `order=2` the gradient is checked too.
-    Central differences have an error of order eps² (Nocedal and Wright, Numerical Optimization, section 8.1).
+    The output, real or complex, an array or a nested structure of arrays, is contracted with fixed random weights. Each
+    real or complex number among the arguments is varied by `eps`; with `order=2` the gradient is checked too. Central
+    differences have an error of order eps² (Nocedal and Wright, Numerical Optimization, section 8.1).
 
     >>> check_grads(lambda x: np.sin(x) ** 2, np.linspace(0.0, 1.0, 5), order=2)
     """
@@ -44,14 +44,14 @@ def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
                             "torch.autograd.gradcheck, or arrays")
     free = [i for i, leaf in enumerate(leaves) if getattr(np.asarray(leaf), "dtype", np.dtype(object)).kind in "fc"]
 
-    def total(*xs: Any) -> Any:  # captures no more than it must: whatever it captured, each trace of it would walk
+    def total(*xs: Any) -> Any:  # captures as little as possible, since each trace flattens what it captures
         return contract(f(*xs, **kwargs))
 
     def at(*values: Any) -> Any:
         full = list(leaves)
         for i, value in zip(free, values):
             full[i] = value
-        # f may write into its arguments
+        # f may write to its arguments
         full = [leaf.copy(order="K") if type(leaf) is np.ndarray else leaf for leaf in full]
         return total(*[structure.build(full) for structure in structures])
 
@@ -61,7 +61,7 @@ def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         expected = central_difference(at, points, number, eps)
         what = (f"the gradient with respect to {labels[i]}, of shape {shape_of(leaves[i])} (ACTUAL), "
                 "and central differences (DESIRED)")
-        if not np.allclose(found[i], expected, rtol, atol, equal_nan=True):  # a tie is one reason
+        if not np.allclose(found[i], expected, rtol, atol, equal_nan=True):  # a tie is a possible reason
             what = "\n".join([what, *_ties(total, args)])
         np.testing.assert_allclose(found[i], expected, rtol, atol, err_msg=what)
     if order > 1 and points:
@@ -71,16 +71,16 @@ def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _ties(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-    """Say where the result stands on a tie."""
+    """Describe the ties (kinks) that the result passes."""
     return [f"{tie.message}\n  at {tie.where}" for tie in ties(trace(f, *args)[1])]
 
 
 def check_rule(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, atol: float = 1e-6, eps: float = 1e-5,
                **kwargs: Any) -> None:
-    """Raise AssertionError unless the rule of `fn` is right at `args`, and every way to run it agrees.
+    """Raise AssertionError unless the rule of `fn` is right at `args` and all ways to run it agree.
 
-    Tracing gives fn's own value, replaying the tape too; the gradient agrees with central differences, and the
-    gradient tape's with `grad`'s.
+    The traced and the replayed values equal fn's own; the gradient agrees with central differences, and with the
+    gradient tape's.
 
     >>> check_rule(np.multiply, 2.0, np.arange(3.0))
     """
@@ -89,7 +89,7 @@ def check_rule(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, atol: flo
     replayed = tape.check().play(*args, **kwargs)
     for a, b, c in zip(leaves_of(value), leaves_of(expected), leaves_of(replayed), strict=True):
         np.testing.assert_array_equal(a, b, err_msg="the traced value")
-        # not to the bit: where the program called math's function, the replay calls NumPy's
+        # not bit-exact: where the program called math's function, the replay calls NumPy's
         np.testing.assert_allclose(c, b, 1e-15, 0, err_msg="the replayed value")
         if not isinstance(a, type(b)) or shape_of(a) != shape_of(b):
             raise AssertionError(f"the traced value is a {type_name(a)}, and fn's a {type_name(b)}")
@@ -103,7 +103,7 @@ def check_rule(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, atol: flo
 
 
 def contract(y: Any, start: int = 0) -> Any:
-    """Return a real scalar that depends on every number of a nested output, by fixed random weights."""
+    """Return a real scalar that depends on every number of a nested output, with fixed random weights."""
     parts: list[Any] = []
     for number, leaf in enumerate(leaves_of(y)):
         kind = getattr(leaf, "dtype", np.dtype(complex if isinstance(leaf, complex) else float)).kind
@@ -112,18 +112,18 @@ def contract(y: Any, start: int = 0) -> Any:
             parts.append(((np.real(leaf) if kind == "c" else leaf) * real).sum())
             if kind == "c":
                 parts.append((np.imag(leaf) * imaginary).sum())
-    return sum(parts[1:], parts[0]) if parts else 0.0  # no call that is not needed: each check differentiates it
+    return sum(parts[1:], parts[0]) if parts else 0.0  # avoids needless calls, since each check differentiates this
 
 
 @functools.lru_cache(maxsize=1024)
 def weights(number: int, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return fixed random weights for the real and the imaginary part of an output."""
+    """Return fixed random weights for the real and imaginary parts of output `number`."""
     rng = np.random.default_rng(number)
     return rng.uniform(0.5, 1.5, shape), rng.uniform(0.5, 1.5, shape)
 
 
 def central_difference(f: Callable[..., Any], args: list[Any], which: int, eps: float) -> Any:
-    """Return the gradient of the real scalar `f(*args)` by `args[which]`; that of x + iy is ∂x + i∂y."""
+    """Return the gradient of the real scalar `f(*args)` by `args[which]`; that by x + iy is ∂x + i∂y."""
     x = np.asarray(args[which])
     wide = np.array(x, np.complex128 if x.dtype.kind == "c" else np.float64, order="K")
     found = np.zeros_like(wide)

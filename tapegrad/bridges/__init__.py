@@ -1,1 +1,1 @@
-"""Functions that other systems of automatic differentiation can use, and functions of theirs on a tape."""
+"""NumPy programs as functions that other systems for automatic differentiation can use."""

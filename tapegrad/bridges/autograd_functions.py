@@ -11,10 +11,10 @@ from tapegrad.numbers.lazy import needed
 
 
 def to_autograd(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a NumPy program as a function that `autograd.grad` and its kin differentiate by the reverse mode, to any
-    order; arguments that are integers are constant.
+    """Return a NumPy program as a function that `autograd.grad` and its kin differentiate in reverse mode, to any
+    order; integer arguments are constant.
 
-    The program runs by compiled tapes; the backward pass computes it again.
+    The program runs by compiled tapes; the backward pass recomputes it.
 
     >>> import numpy as np, autograd
     >>> wave = to_autograd(lambda x, w: np.sin(w * x).sum())
@@ -36,11 +36,11 @@ def to_autograd(f: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _flat(sweeps: Sweeps) -> Callable[..., Any]:
-    """Return a program as a primitive from arguments to a tuple of those leaves of its result that have a cotangent;
-    the list `into` gets how all are nested, and these.
+    """Return a program as a primitive from arguments to the tuple of its result's leaves that have cotangents; it
+    appends the nesting and all leaves to the list `into`.
     """
     extend = needed("autograd.extend")
-    returned: list[int] = []  # of the last call, for which autograd asks at once
+    returned: list[int] = []  # of the last call: autograd makes the pullback right after it
 
     @extend.primitive  # type: ignore[untyped-decorator]
     def flat(*args: Any, into: list[Any] | None = None) -> tuple[Any, ...]:

@@ -13,11 +13,11 @@ from tapegrad.numbers.lazy import jax
 
 
 def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a NumPy program as a function of JAX's arrays that `jax.grad`, `jax.jit` and `jax.vmap` take: by
-    `jax.pure_callback`, with a `jax.custom_vjp`, whose derivative is such a function again.
+    """Return a NumPy program as a function of JAX arrays for `jax.grad`, `jax.jit` and `jax.vmap`: a
+    `jax.pure_callback` with a `jax.custom_vjp`, whose derivative is again such a function.
 
-    Of which shapes and dtypes the result is, a run on ones says; values must not decide that. JAX computes in single
-    precision where `jax_enable_x64` is not set. The backward pass computes the program again.
+    A run on ones finds the shapes and dtypes of the result, so values must not decide these. JAX computes in single
+    precision unless `jax_enable_x64` is set. The backward pass recomputes the program.
 
     >>> import numpy as np, jax
     >>> wave = to_jax(lambda x, w: np.sin(w * x).sum())
@@ -28,7 +28,7 @@ def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def dtype_of(x: Any) -> Any:
-    """Return the dtype that JAX gives an array or a number of NumPy's."""
+    """Return the dtype that JAX gives a NumPy array or number."""
     return jax.dtypes.canonicalize_dtype(np.result_type(x))
 
 
@@ -37,7 +37,7 @@ def _to_jax(sweeps: Sweeps) -> Callable[..., Any]:
     known: dict[Any, Any] = {}
 
     def shapes(args: tuple[Any, ...]) -> tuple[Any, list[Any]]:
-        """Return how the result is nested, and the shapes and dtypes of its leaves: of a run on ones."""
+        """Return the nesting of the result, and the shapes and dtypes of its leaves, from a run on ones."""
         key = tuple([(np.shape(x), np.dtype(x.dtype)) for x in args])
         if key not in known:
             into, leaves = sweeps(*[np.ones(shape, dtype) for shape, dtype in key])

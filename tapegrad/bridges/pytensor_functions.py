@@ -1,4 +1,4 @@
-"""pytensor_functions: a NumPy program as an operation in a graph of pytensor's, which its gradient and PyMC use."""
+"""pytensor_functions: a NumPy program as an op of pytensor's graphs, which pytensor's gradient and PyMC use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tapegrad.tree.flatten import Structure
 
 
 def to_pytensor(f: Callable[..., Any], outputs: Sequence[Any] = ()) -> Callable[..., Any]:
-    """Return a NumPy program as a function of pytensor's variables, which `pytensor.function` compiles and
+    """Return a NumPy program as a function of pytensor variables, which `pytensor.function` compiles and
     `pytensor.grad` differentiates, to any order.
 
-    What it returns a run on ones says, in which a length that pytensor does not know is 1; where a program cannot
-    take these, or returns something else of them, give the types of its results in `outputs`, as `pt.dvector`. The
-    program runs by compiled tapes; the gradient computes it again.
+    A run on ones finds the types of its results; a length unknown to pytensor is 1 there. If the program cannot run on
+    these, or then returns other types, give the types in `outputs`, such as `pt.dvector`. The program runs by compiled
+    tapes; the gradient recomputes it.
 
     >>> import numpy as np, pytensor, pytensor.tensor as pt                                       # doctest: +SKIP
     >>> wave, x = to_pytensor(lambda x, w: np.sin(w * x).sum()), pt.dvector()                     # doctest: +SKIP
@@ -41,7 +41,7 @@ class _Tuple:
 
 
 class _Call:
-    """A program as an operation: of its results it knows the types, and, where it was run, the nesting."""
+    """A program as an op: it has the types of its results, and their nesting if a run has found it."""
 
     into: Structure | None = None
 
@@ -49,7 +49,7 @@ class _Call:
         self.sweeps, self.outputs = sweeps, outputs
 
     def make_node(self, *args: Any) -> Any:
-        """Return the node of a call."""
+        """Return the graph node of a call."""
         xs = list(map(needed("pytensor.tensor").as_tensor_variable, args))
         types = self.outputs
         if not types:
@@ -59,12 +59,12 @@ class _Call:
         return needed("pytensor.graph").Apply(self, xs, [kind() for kind in types])
 
     def perform(self, node: Any, inputs: Sequence[Any], storage: Sequence[list[Any]]) -> None:
-        """Put the results of a call into the cells of `storage`."""
+        """Store the results of a call in the cells of `storage`."""
         for cell, leaf, y in zip(storage, self.sweeps(*inputs)[1], node.outputs):
             cell[0] = np.array(leaf, y.type.dtype)
 
     def pullback(self, inputs: Sequence[Any], outputs: Sequence[Any], dys: Sequence[Any]) -> list[Any]:
-        """Return the cotangents of the inputs: results of the operation of the sweep."""
+        """Return the cotangents of the inputs, computed by the op of the reverse sweep."""
         wrt, returned = [[i for i, x in enumerate(xs) if x.type.dtype.startswith(("float", "complex"))]
                          for xs in (inputs, outputs)]
         op = _class()(self.sweeps.pulled(len(inputs), wrt, returned), tuple([inputs[i].type for i in wrt]))

@@ -1,4 +1,4 @@
-"""sweeps: a NumPy program as a function of arrays whose sweep is such a function again, for systems that call both."""
+"""sweeps: a NumPy program whose reverse sweep is again such a program, for systems that call both."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tapegrad.tree.flatten import Structure, flatten, leaves_of
 
 
 class Sweeps:
-    """A program `f`: called on arrays and numbers it returns how its result is nested, and the leaves of that, computed
-    by compiled tapes.
+    """A program `f`. A call with arrays and numbers returns the nesting and the leaves of its result, computed by
+    compiled tapes.
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
@@ -27,8 +27,8 @@ class Sweeps:
         return into, leaves
 
     def pulled(self, count: int, wrt: Sequence[int], returned: Sequence[int]) -> Sweeps:
-        """Return the program of the sweep: of the `count` arguments and cotangents of those leaves of the result that
-        are `returned`, to the cotangents of the arguments `wrt`. It computes the program again.
+        """Return the program of the reverse sweep, from the `count` arguments and the cotangents of the result's leaves
+        `returned` to the cotangents of the arguments `wrt`. It recomputes `f`.
         """
         key = (count, tuple(wrt), tuple(returned))
 
@@ -45,5 +45,5 @@ class Sweeps:
 
 
 def inexact(xs: Sequence[Any]) -> list[int]:
-    """Return the places of what has a cotangent: real and complex arrays and numbers."""
+    """Return the positions of values that have a cotangent: real and complex arrays and numbers."""
     return [i for i, x in enumerate(xs) if np.dtype(x.dtype if hasattr(x, "dtype") else np.result_type(x)).kind in "fc"]

@@ -12,7 +12,7 @@ from tapegrad.numbers.tensors import is_tensor
 
 
 class _Call:
-    """A call of a program, as a function of torch's: `into` gets how its result is nested."""
+    """A call of a program as a torch.autograd.Function; it appends the nesting of the result to `into`."""
 
     @staticmethod
     def forward(ctx: Any, into: list[Any], sweeps: Sweeps, *args: Any) -> tuple[Any, ...]:
@@ -30,7 +30,7 @@ class _Call:
 
     @staticmethod
     def backward(ctx: Any, *dys: Any) -> tuple[Any, ...]:
-        """Return the cotangents of the tensors among the arguments, by a call of the sweep."""
+        """Return the cotangents of the tensor arguments, by a call of the reverse sweep."""
         tensors = iter(ctx.saved_tensors)
         args = [next(tensors) if other is None else other for other in ctx.others]
         wrt = [i for i, x in enumerate(args) if ctx.needs_input_grad[2 + i]]
@@ -51,9 +51,9 @@ def _array(x: Any) -> Any:
 def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return a NumPy program as a function of tensors that `torch.autograd` differentiates, to any order.
 
-    It takes tensors, and numbers that are constant, and returns what the program returns, nested alike, with tensors
-    for arrays and numbers, on the device of the first argument that is a tensor. The program runs on the CPU, by
-    compiled tapes; the backward pass computes it again. Raises what the program raises.
+    It takes tensors, and numbers as constants. It returns the program's result in the same nesting, with tensors for
+    arrays and numbers, on the device of the first tensor argument. The program runs on the CPU by compiled tapes; the
+    backward pass recomputes it. Raises the program's errors.
 
     >>> import numpy as np, torch
     >>> wave = to_torch(lambda x, w: np.sin(w * x).sum())

@@ -1,4 +1,4 @@
-"""Gradients of data that is spread over processes: NumPy programs under `torchrun`, one process a rank."""
+"""Gradients over data that is distributed over processes: NumPy programs under `torchrun`, one process per rank."""
 
 from tapegrad.distributed.checkpoint import Checkpoint
 from tapegrad.distributed.data_parallel import value_and_grad

@@ -1,4 +1,4 @@
-"""checkpoint: numbers in a file that is whole or not there, from which a killed run goes on."""
+"""checkpoint: a file, replaced atomically, from which a killed run continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def written(path: str | Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to a file, beside it first, so that a process that is killed leaves the old file or the new one."""
+    """Write arrays to a file by renaming a temporary one: a killed process leaves the old file or the new one."""
     beside = f"{path}.{os.getpid()}"
     try:
         with open(beside, "wb") as file:
@@ -31,7 +31,7 @@ def written(path: str | Path, arrays: Mapping[str, Any]) -> None:
 
 
 def read(path: str | Path) -> dict[str, Any] | None:
-    """Return the arrays of a file, None where there is none; raise TapeFormatError for another kind of file."""
+    """Return the arrays of a file, None if it does not exist; raise TapeFormatError if it is not a checkpoint."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
@@ -42,7 +42,7 @@ def read(path: str | Path) -> dict[str, Any] | None:
 
 
 class Checkpoint:
-    """A file in which a run keeps nested numbers and arrays, so that it goes on from there after it was killed.
+    """A file in which a run saves nested numbers and arrays, and from which it continues after it was killed.
 
     >>> import os, tempfile
     >>> kept = Checkpoint(os.path.join(tempfile.mkdtemp(), "run.npz"))
@@ -58,8 +58,8 @@ class Checkpoint:
         self.path = Path(path)
 
     def load(self, initial: T) -> T:
-        """Return what was saved last, nested and typed as `initial`, which is returned where nothing was saved. Raises
-        ArgumentError where other shapes were saved. All ranks read one file.
+        """Return the state saved last, nested and typed as `initial`; `initial` itself if nothing was saved. Raises
+        ArgumentError if the saved shapes differ. All ranks read the same file.
         """
         arrays = read(self.path)
         if arrays is None:
@@ -74,7 +74,7 @@ class Checkpoint:
             part.astype(x.dtype) if isinstance(x, np.ndarray) else type(x)(part[()]) for part, x in zip(kept, found)])
 
     def save(self, state: Any) -> None:
-        """Write nested numbers and arrays, on rank 0 alone; other static values are not kept."""
+        """Write nested numbers and arrays, on rank 0 only; other static values are not saved."""
         if rank() == 0:
             found: list[Any] = []
             flatten(state, "", found, [], shared=False)

@@ -1,4 +1,4 @@
-"""data_parallel: value and gradient of a NumPy program whose data are spread over processes by rows."""
+"""data_parallel: value and gradient of a NumPy program whose data are distributed over processes by rows."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from tapegrad.tree.flatten import Structure, flatten, leaves_of
 from tapegrad.tree.functions import map as tree_map
 
 NAME = "tg.distributed.value_and_grad"
-PROBE = 12  # rows by which is checked that values add up over rows
+PROBE = 12  # the number of rows on which to check that values add up over rows
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Nesting(NamedTuple):
-    """How the numbers of value and gradient are nested: each leaf's type, dtype and shape."""
+    """The nesting of value and gradient, with each leaf's type, dtype and shape."""
 
     structure: Structure
     leaves: tuple[tuple[type, np.dtype[Any], tuple[int, ...]], ...]
 
     @property
     def shown(self) -> list[Any]:
-        """What is the same in all processes; whether a value is Python's or NumPy's may depend on a branch."""
+        """The facts that all processes must agree on; a branch may decide whether a value is Python's or NumPy's."""
         return [repr(self.structure), *[(dtype.kind, shape) for _, dtype, shape in self.leaves]]
 
     def build(self, numbers: np.ndarray) -> Any:
-        """Nest numbers again, in the types that they had."""
+        """Return the numbers in their nesting, in their original types."""
         found, start = [], 0
         for kind, dtype, shape in self.leaves:
             end = start + int(np.prod(shape)) * (2 if dtype.kind == "c" else 1)
@@ -54,7 +54,7 @@ class Nesting(NamedTuple):
 
 
 def taken_apart(x: Any) -> tuple[np.ndarray, Nesting]:
-    """Return the numbers of value and gradient as doubles, complex ones as pairs; and how they are nested."""
+    """Return the numbers of value and gradient as doubles (complex ones as pairs), and their nesting."""
     found: list[Any] = []
     structure = flatten(x, "", found, [], shared=False)
     arrays = [np.asarray(leaf) for leaf in found]
@@ -69,7 +69,7 @@ def taken_apart(x: Any) -> tuple[np.ndarray, Nesting]:
 
 
 class Part(NamedTuple):
-    """What some rows give: how many they are, the numbers of value and gradient, how these are nested, aux."""
+    """The result of some rows: their count, the numbers of value and gradient, the nesting of these, aux."""
 
     rows: int
     numbers: np.ndarray
@@ -78,7 +78,7 @@ class Part(NamedTuple):
 
 
 class DataParallel:
-    """A function that returns value and gradient by all rows of the batch arguments, of which each rank has some."""
+    """A function that returns value and gradient over all rows of the batch arguments, of which each rank has some."""
 
     def __init__(self, f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, batch: tuple[int | str, ...],
                  sharded: bool, reduction: str, check: bool, timeout: float, options: dict[str, Any]) -> None:
@@ -104,19 +104,19 @@ class DataParallel:
 
     def accumulate(self, chunks: Iterable[Any], *args: Any, checkpoint: str | Path | None = None, every: int = 1,
                    **kwargs: Any) -> Any:
-        """Return value and gradient by all rows of an iterator's chunks, of which one is in memory at a time.
+        """Return value and gradient over the rows of all chunks of an iterator; one chunk is in memory at a time.
 
         A chunk is the batch argument, or a tuple of them; `args` and `kwargs` are the other arguments. Aux is that of
-        the last chunk. With a `checkpoint`, each rank writes the sums so far to a file of this name and its number,
-        after every so many chunks; a run that is started anew with the same arguments passes over the chunks that the
-        file has. It is removed when the sum is made.
+        the last chunk. With a `checkpoint`, each rank writes its sums to a file, named by it and the rank, after every
+        `every` chunks. A run that is restarted with the same arguments skips the chunks that the file covers. The file
+        is removed when the sum is complete.
         """
         return self._over((self._with(chunk, args, kwargs) for chunk in chunks), args, kwargs,
                           Path(f"{checkpoint}.{rank()}of{size()}") if checkpoint else None, every)
 
     def _over(self, calls: Iterable[Call], args: tuple[Any, ...], kwargs: dict[str, Any], path: Path | None = None,
               every: int = 1) -> Any:
-        """Return value and gradient of some calls together, over all ranks; `args` and `kwargs` are no batch."""
+        """Return value and gradient of several calls, summed over all ranks; `args` and `kwargs` are not batched."""
         self.calls += 1
         agreed = [0, 0, 0]
         try:
@@ -143,7 +143,7 @@ class DataParallel:
         return (value, total.aux) if self.has_aux else value, gradient
 
     def _total(self, calls: Iterable[Call], path: Path | None, key: list[int], every: int) -> tuple[Part, int]:
-        """Return the sum of this rank's parts, and a digest of the batch; go on from a file that was written for the
+        """Return the sum of this rank's parts, and a digest of the batch; continue from a file that was written for the
         same program, arguments and ranks.
         """
         total, seen, done = Part(0, np.zeros(())), 0, 0
@@ -151,7 +151,7 @@ class DataParallel:
         if kept is not None and kept["key"].tolist() == key:
             total, done = Part(int(kept["rows"]), kept["numbers"]), int(kept["done"])
         for number, (given, named) in enumerate(calls):
-            # before the last chunk at the latest, which tells the nesting
+            # at the latest before the last chunk, whose part has the nesting
             if path is not None and number >= max(done, 1) and number % max(every, 1) == 0:
                 written(path, {"key": key, "done": number, "seen": seen, "rows": total.rows, "numbers": total.numbers})
             leaves = self._rows(given, named)
@@ -165,13 +165,13 @@ class DataParallel:
         return total, seen
 
     def _part(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[np.ndarray]) -> Part:
-        """Return what this rank's rows give, of a call with all rows that it has."""
+        """Return the result of this rank's rows in a call that has all its rows."""
         count = len(leaves[0])
         own = range(count) if self.sharded else range(count * rank() // size(), count * (rank() + 1) // size())
 
         def rows(start: int, stop: int) -> Call:
             return self._mapped(lambda x: x[start:stop], args, kwargs)
-        # without rows, the nesting of one that is not counted
+        # if there are no rows, one row gives the nesting and is not counted
         given, named = (rows(own.start, own.stop) if own else rows(0, 1) if count
                         else self._mapped(lambda x: np.zeros((1, *x.shape[1:]), x.dtype), args, kwargs))
         if own and self.check and size() > 1 and self.calls & (self.calls - 1) == 0 and self._probed < self.calls:
@@ -185,9 +185,9 @@ class DataParallel:
         return Part(len(own), numbers * (len(own) if self.reduction == "mean" else 1), nesting, aux)
 
     def _probe(self, rows: Callable[[int, int], Call], count: int) -> None:
-        """Raise ArgumentError where the program's value is no sum, or mean, over rows: by a few, and by two parts of
-        these; by none, a sum is zero. This is looked at in the calls 1, 2, 4, 8 ..., before the rows are computed. What
-        the program writes is not done, and what it draws is drawn again.
+        """Raise ArgumentError if the program's value is not a sum (or mean) over rows: compares its value on a few rows
+        with those on two parts of them; on no rows a sum is zero. Runs in the calls 1, 2, 4, 8 ..., before the rows are
+        computed. The program's side effects are not performed, and its random numbers are drawn again afterwards.
         """
         def value(start: int, stop: int) -> Any:
             args, kwargs = rows(start, stop)
@@ -203,7 +203,7 @@ class DataParallel:
             warnings.simplefilter("ignore")
             empty: Any = 0.0
             if self.reduction == "sum":
-                with suppress(Exception):  # the largest of no numbers, say
+                with suppress(Exception):  # such as the maximum of no numbers
                     empty = value(0, 0)
             both, one, two = (value(0, count), value(0, half), value(half, count)) if half else (0.0, 0.0, 0.0)
         tolerance = np.sqrt(np.finfo(np.result_type(both, np.float16)).eps) * max(abs(both), abs(one), abs(two))
@@ -222,7 +222,7 @@ class DataParallel:
                 "a sum or a mean of what each row gives; check=False for one that only random numbers make another")
 
     def _sum(self, agreed: Sequence[int], part: Part, failed: bool = False) -> tuple[float, np.ndarray]:
-        """Return rows and numbers of all ranks together."""
+        """Return the sums of rows and numbers over all ranks."""
         if size() == 1:
             return part.rows, part.numbers
         name, batch = self.__name__, ", ".join(map(str, self.batch))
@@ -237,7 +237,7 @@ class DataParallel:
         return team(self.timeout).sum(said, part.rows, part.numbers, failed)
 
     def _rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
-        """Return the arrays of the batch; raise ArgumentError for what has no rows, or another number of them."""
+        """Return the arrays of the batch; raise ArgumentError if one has no rows, or the numbers of rows differ."""
         found: list[np.ndarray] = []
         for name, place in zip(self.batch, self.places):
             leaves = leaves_of(_at(self.__name__, name, place, args, kwargs))
@@ -252,7 +252,7 @@ class DataParallel:
         return found
 
     def _mapped(self, fn: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Return the arguments of a call with a function of each array of the batch."""
+        """Return a call's arguments with `fn` applied to each array of the batch."""
         placed, named = list(args), dict(kwargs)
         for name, place in zip(self.batch, self.places):
             part = tree_map(fn, _at(self.__name__, name, place, args, kwargs))
@@ -263,12 +263,12 @@ class DataParallel:
         return tuple(placed), named
 
     def _others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Return the arguments of a call that are no batch."""
+        """Return a call's arguments that are not batched."""
         return (tuple([x for i, x in enumerate(args) if i not in self.places]),
                 {name: x for name, x in kwargs.items() if name not in self.batch})
 
     def _with(self, chunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Return the arguments of a call with a chunk in the places of the batch."""
+        """Return a call's arguments with a chunk in the positions of the batch."""
         parts = chunk if isinstance(chunk, tuple) else (chunk,)
         if len(parts) != len(self.places):
             raise ArgumentError(f"{NAME}: a chunk has {len(parts)} parts", user_location(),
@@ -283,7 +283,7 @@ class DataParallel:
 
 
 def _at(f: str, name: int | str, place: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the batch argument at a place of a call."""
+    """Return the batch argument of a call at `place`, its position or name."""
     if isinstance(place, int) and place < len(args):
         return args[place]
     if name in kwargs:
@@ -292,7 +292,7 @@ def _at(f: str, name: int | str, place: int | str, args: tuple[Any, ...], kwargs
 
 
 def _place(f: Callable[..., Any], told: str, name: Any) -> int | str:
-    """Return the number of a positional argument, or the name of another; raise ArgumentError for one that is none."""
+    """Return the position of a positional argument, or the name of a keyword; raise ArgumentError if there is none."""
     if isinstance(name, int) and name >= 0:
         return name
     parameters: dict[str, Any] = {}
@@ -311,21 +311,20 @@ def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_
                    batch: int | str | Sequence[int | str], sharded: bool = False,
                    reduction: Literal["sum", "mean"] = "sum", check: bool = True, timeout: float = 600.0,
                    **options: Any) -> DataParallel:
-    """Return a function of f's arguments that returns `(value, dx)`, computed by all processes that `torchrun` started.
+    """Return a function of f's arguments that returns `(value, dx)`, computed by all processes of `torchrun`.
 
-    It is `tg.value_and_grad` with the rows of the arguments `batch` (names or numbers) spread over the ranks. Each rank
-    calls it with the same arguments, and computes its share of the rows by compiled code; with `sharded`, the batch
-    that it is given is its own share, as long as it likes. Values and gradients are added up by one all-reduce, in
-    double precision, and come out equal on all ranks, in the types that they had. Without `torchrun` it is
-    `tg.value_and_grad`, to the last bit. Its `accumulate` takes an iterator of chunks. Aux is a rank's own, None where
-    it has no rows.
+    It is `tg.value_and_grad` with the rows of the arguments `batch` (names or positions) distributed over the ranks.
+    Each rank calls it with the same arguments, and computes its share of the rows by compiled code; with `sharded`, the
+    given batch is the rank's own share, of any length. Values and gradients are summed by one all-reduce, in double
+    precision, and come out equal on all ranks, in their original types. Without `torchrun` it is `tg.value_and_grad`,
+    to the last bit. Its `accumulate` takes an iterator of chunks. Aux is a rank's own, None if it has no rows.
 
-    `f` must be the sum of what its rows give (`reduction="sum"`), or the mean, which weights ranks by their rows. With
-    `check` this is tried on a few rows in the calls 1, 2, 4, 8 ... `options` are those of `tg.value_and_grad`.
+    `f` must be the sum of its rows' values (`reduction="sum"`), or their mean, which weights ranks by their rows. With
+    `check`, the calls 1, 2, 4, 8 ... test this on a few rows. `options` are those of `tg.value_and_grad`.
 
-    All ranks raise DistributedError where one raises an error, ends, or does not come within `timeout` seconds; where
-    programs, options, nesting, dtypes or shapes differ; where the arguments besides the batch are not equal to the
-    last bit; and where some rows of the batch differ, unless it is `sharded`. Branches may differ, as the data do.
+    All ranks raise DistributedError if one raises an error, ends, or does not join within `timeout` seconds; if
+    programs, options, nesting, dtypes or shapes differ; if the arguments besides the batch are not equal to the last
+    bit; and if sampled rows of the batch differ, unless it is `sharded`. Branches may differ, as the data do.
 
     >>> import numpy as np
     >>> import tapegrad as tg

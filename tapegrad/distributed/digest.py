@@ -1,4 +1,4 @@
-"""digest: numbers by which processes compare what they run and what they were given, the same in each of them."""
+"""digest: checksums by which processes compare programs and arguments, the same in each process for equal ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tapegrad.numbers.tensors import is_tensor, to_host
 from tapegrad.trace.mentions import names_in
 from tapegrad.tree.copies import dict_of, is_empty
 
-SAMPLE = 32  # rows of a long array that are looked at
+SAMPLE = 32  # the number of rows of a long array that are compared
 
 
 def digest(parts: Iterable[Any]) -> int:
@@ -30,10 +30,9 @@ def digest(parts: Iterable[Any]) -> int:
 
 
 def program(f: Any) -> list[Any]:
-    """Return what stands for a program: the code of a function, of the functions of its package that it names, its
-    defaults, and the numbers and texts that it captured.
-
-    Globals that are no functions are not in it: they may tell the ranks apart, as a rank's number does.
+    """Return the parts that identify a program: the code of a function and of the functions of its package that it
+    names, its defaults, and the numbers and texts that it captured. Other globals are left out: they may differ between
+    ranks, as a rank's number does.
     """
     found: list[Any] = [sys.version_info[:2]]
     waits, seen = [f], set[int]()
@@ -66,7 +65,7 @@ def _package(fn: FunctionType) -> str:
 
 
 def _code(code: CodeType) -> list[Any]:
-    """Return the bytecode and the constants of a function, and of those inside it."""
+    """Return the bytecode and the constants of a function, and of its nested functions."""
     parts: list[Any] = [code.co_code, code.co_names, code.co_varnames]
     for x in code.co_consts:
         parts += _code(x) if isinstance(x, CodeType) else [sorted(map(repr, x)) if isinstance(x, frozenset) else x]
@@ -74,15 +73,15 @@ def _code(code: CodeType) -> list[Any]:
 
 
 def arguments(x: Any) -> tuple[list[Any], list[Any]]:
-    """Return what stands for nested arguments: their nesting, dtypes, shapes and texts; and their numbers. Raises
-    ArgumentError for what cannot be told from others of its type.
+    """Return the parts that identify nested arguments: nesting, dtypes, shapes and texts; and the numbers. Raises
+    ArgumentError for an object that cannot be distinguished from others of its type.
 
     >>> arguments({"n": 3, "name": "x"})
     (['dict', 2, 'n', <class 'int'>, 'name', 'x'], [3])
     """
     kinds: list[Any] = []
     numbers: list[Any] = []
-    seen: dict[int, tuple[int, Any]] = {}  # with the thing itself, whose number nothing else gets so
+    seen: dict[int, tuple[int, Any]] = {}  # keeps the objects alive, so that their ids stay unique
     waits = [x]
     while waits:
         x = waits.pop()
@@ -98,7 +97,7 @@ def arguments(x: Any) -> tuple[list[Any], list[Any]]:
         else:
             seen[id(x)] = len(seen), x
             kinds.append(type(x).__qualname__)
-            if isinstance(x, (set, frozenset)):  # in the order of their digests: their own is another on each rank
+            if isinstance(x, (set, frozenset)):  # sorted by digest: the iteration order differs between ranks
                 parts = sorted([*map(digest, arguments(part))] for part in kind_of(x).__iter__(x))  # type: ignore[union-attr]
                 kinds += [kind for kind, _ in parts]
                 numbers += [number for _, number in parts]
@@ -114,8 +113,8 @@ _STREAM: Any = np.random.mtrand._rand  # scipy.stats' distributions hold it
 
 
 def _named(x: Any) -> str | None:
-    """Return the name of what is the same by its name: a class, a module, a function that is made in C; and of the
-    process's own stream of random numbers, which differs as globals may.
+    """Return the name of an object that its name identifies (a class, a module, a C function), and of the process's own
+    stream of random numbers, which may differ between ranks as globals may.
     """
     if x is _STREAM:
         return "numpy.random"
@@ -126,7 +125,7 @@ def _named(x: Any) -> str | None:
 
 
 def _parts(x: Any, kinds: list[Any], numbers: list[Any]) -> list[Any]:
-    """Return what is in a thing; add to its kinds and numbers what is in no other thing."""
+    """Return the parts of an object; append what identifies the object itself to `kinds` and `numbers`."""
     if is_tensor(x):
         kinds.append(x.dtype)
         x = np.asarray(to_host(x))
@@ -135,7 +134,7 @@ def _parts(x: Any, kinds: list[Any], numbers: list[Any]) -> list[Any]:
         own, beside = np.asarray(x), dict(dict_of(x))
         if own.dtype.kind not in "biufcmMSU":  # objects, texts, records
             return [own.tolist(), beside]
-        # a long double has bytes that mean nothing
+        # a long double has padding bytes
         numbers.append([*map(repr, own.flat)] if own.dtype.char in "gG"
                        else np.ascontiguousarray(own).reshape(-1).view(np.uint8))
         return [beside]
@@ -155,20 +154,20 @@ def _parts(x: Any, kinds: list[Any], numbers: list[Any]) -> list[Any]:
                 x.__kwdefaults__, dict(vars(x))]
     try:
         copy = copyreg.dispatch_table.get(type(x))
-        made = x.__reduce_ex__(4) if copy is None else copy(x)  # by which it is copied
-    except Exception as err:  # whatever a class of the user's may raise
+        made = x.__reduce_ex__(4) if copy is None else copy(x)  # the recipe by which copy and pickle rebuild it
+    except Exception as err:  # a class of the user's may raise anything
         raise ArgumentError(f"an argument holds a {type(x).__qualname__}, which ranks cannot compare: {err}",
                             user_location(), "pass what it is made of; capture it, where it may differ from rank to "
                             "rank") from err
-    if isinstance(made, str):  # a name in its module
+    if isinstance(made, str):  # the name of a global in its module
         return [made]
     call, *rest = made
-    if isinstance(call, FunctionType):  # what makes it again: its arguments tell what
+    if isinstance(call, FunctionType):  # the function that rebuilds it: its arguments identify the object
         call = call.__qualname__
     return [call, *rest[:2], *[[*(part or ())] for part in rest[2:4]]]
 
 
 def sample(x: np.ndarray) -> list[Any]:
-    """Return what stands for a long array: dtype, shape, and some of its rows."""
+    """Return the parts that identify a long array: dtype, shape, and some of its rows."""
     rows = x[::max(1, len(x) // SAMPLE)]
     return [x.dtype, x.shape, [*map(digest, arguments(rows))] if x.dtype.hasobject else rows.tobytes()]

@@ -1,4 +1,4 @@
-"""team: the ranks that add up their buckets, and how they notice that they do not do the same."""
+"""team: the ranks that sum their buckets, and detect by digests that they do not do the same."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import numpy as np
 from tapegrad.errors import DistributedError
 from tapegrad.numbers.lazy import needed
 
-HALF = 1 << 16  # digests travel in halves, of which a double holds the sum of the squares over 2**21 ranks
-WEIGHT, FAILED, WHO, GROWS, DIGESTS = range(5)  # what stands at the front of a bucket
+HALF = 1 << 16  # digests are sent as halves: a double holds the sum of their squares exactly, for up to 2**21 ranks
+WEIGHT, FAILED, WHO, GROWS, DIGESTS = range(5)  # positions in a bucket's header
 
 
 def rank() -> int:
-    """Return the number of this process among those of `torchrun`, 0 where it is the only one.
+    """Return the rank of this process under `torchrun`, 0 if it is the only one.
 
     >>> rank(), size()
     (0, 1)
@@ -29,7 +29,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """Return how many processes `torchrun` has started, 1 without it."""
+    """Return the number of processes that `torchrun` has started, 1 without it."""
     return int(_dist().get_world_size()) if _begun() else int(os.environ.get("WORLD_SIZE", 1))
 
 
@@ -43,14 +43,14 @@ def _begun() -> bool:
 
 
 def _end() -> None:
-    """Let go of all groups, and end that of the process: gloo's threads must not outlive the interpreter."""
+    """Release all groups and destroy the process's own: gloo's threads must not outlive the interpreter."""
     team.cache_clear()
     if _begun():
         _dist().destroy_process_group()
 
 
 class Agreed(NamedTuple):
-    """What all ranks have alike: its digest, what is said where it differs, and what to try then."""
+    """A value that all ranks must have in common: its digest, the error message if it differs, and what to try."""
 
     digest: int
     what: str
@@ -58,27 +58,27 @@ class Agreed(NamedTuple):
 
 
 class Team:
-    """The ranks of a group, which make one sum of all their buckets at each call.
+    """The ranks of a group, which sum all their buckets once per call.
 
-    A bucket has a header, then numbers. Its length is what all ranks agreed on before: the longest so far. A rank that
-    needs a longer one says so in the header (`GROWS`), and all add up once more. So buckets are always equally long,
-    whatever the ranks do, and one sum is enough where nothing is new.
+    A bucket has a header, then numbers. Its length is the same on all ranks: the longest so far. A rank that needs a
+    longer one says so in the header (`GROWS`), and all ranks sum once more. So buckets always have equal lengths, and
+    one sum suffices unless the length grows.
 
-    The header has digests too, each as halves and their squares: by Cauchy and Schwarz all are equal exactly where
-    n Σd² = (Σd)², which every rank finds alike.
+    The header also has digests, as halves and their squares: by the Cauchy-Schwarz inequality all are equal if and only
+    if n Σd² = (Σd)², which every rank finds alike.
     """
 
     def __init__(self, timeout: float) -> None:
         self.group, self.timeout, self.room = None, timeout, 0
         self.rank, self.size = rank(), size()
-        self.world: Any = None  # the group of the process, of which `group` was made
-        self.ended = ""  # why no sum can be made any more
+        self.world: Any = None  # the process's default group, from which `group` was made
+        self.ended = ""  # the reason why no further sum is possible
 
     def sum(self, agreed: Sequence[Agreed], weight: float, numbers: np.ndarray, failed: bool = False
             ) -> tuple[float, np.ndarray]:
-        """Return the sums of weights and numbers over all ranks, which all call this alike.
+        """Return the sums of weights and numbers over all ranks, which must all make the same calls.
 
-        Raises DistributedError, on each rank, where a rank has `failed`, digests differ, or a rank does not come.
+        Raises DistributedError, on each rank, if a rank has `failed`, digests differ, or a rank does not join.
         """
         self._together(self._begin)
         halves = [half for part in agreed for half in divmod(part.digest, HALF)]
@@ -110,7 +110,7 @@ class Team:
         return f"rank {sum_of_numbers - 1} {what}" if count == 1 else f"{count} of {self.size} ranks: each {what}"
 
     def _begin(self) -> None:
-        """Make the group of all ranks, where there is none yet, or the process has got another one."""
+        """Make the group of all ranks, if there is none yet or the process has a new default group."""
         dist, timeout = _dist(), timedelta(seconds=self.timeout)
         if not _begun():
             dist.init_process_group("gloo", timeout=timeout)
@@ -120,7 +120,7 @@ class Team:
             self.rank, self.size, self.world = rank(), size(), dist.group.WORLD
 
     def _together(self, call: Callable[[], Any]) -> None:
-        """Make a call that all ranks make; raise DistributedError where one does not come."""
+        """Make a collective call; raise DistributedError if a rank does not join."""
         if self.ended:
             raise DistributedError(f"an earlier sum over ranks has failed: {self.ended}", None, "start all anew")
         try:
@@ -135,5 +135,5 @@ class Team:
 
 @functools.cache
 def team(timeout: float) -> Team:
-    """Return the team of all processes, which waits `timeout` seconds for each of them."""
+    """Return the team of all processes, which waits up to `timeout` seconds for each of them."""
     return Team(timeout)

@@ -1,3 +1,3 @@
-"""How numpy and math spell the ops; importing a frontend registers it."""
+"""The frontends: how foreign functions are written in ops; importing a frontend registers its functions."""
 
 from tapegrad.frontends import cmath, math, numpy

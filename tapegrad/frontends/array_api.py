@@ -1,5 +1,5 @@
-"""What array_api_compat asks of an array, in each library that brings a copy of it: it asks the class, and a
-traced value's is not NumPy's.
+"""How array_api_compat's helpers, which libraries vendor, treat traced arrays: they test an array's class, and a
+proxy's is not NumPy's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tapegrad.rules.registry import register
 
 
 def added(name: str) -> None:
-    """Register the functions of a copy of array_api_compat's module of helpers."""
+    """Register the functions of a vendored helper module of array_api_compat, which has been imported."""
     helpers = sys.modules[name]
     if hasattr(helpers, "is_writeable_array"):
         register(helpers.is_writeable_array, lambda x: isinstance(plain(x), np.ndarray) and is_writable(plain(x)),

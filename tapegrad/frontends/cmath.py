@@ -1,4 +1,4 @@
-"""How `cmath` spells the ops: a real number is taken for a complex one first."""
+"""How the functions of `cmath` are written in ops: a real argument is converted to complex first."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tapegrad.rules.registry import means
 
 
 def _number(y: Array, x: Array) -> Any:
-    """Return a complex number as Python's. Of a finite argument cmath raises where that is not finite: no tape of
-    another number serves there.
+    """Return a complex result as a Python number. If it is not finite, guard that `x` is not either: cmath raises where
+    a finite argument has no finite result.
     """
     y = ops.item(y)
     if not ops.isfinite(y):
@@ -28,12 +28,12 @@ def _number(y: Array, x: Array) -> Any:
 
 
 def _complex(x: Array) -> Any:
-    return ops.astype(x, dtype=np.dtype(complex))  # with the zero's sign, which x + 0j has not
+    return ops.astype(x, dtype=np.dtype(complex))  # keeps the sign of a zero, which x + 0j does not
 
 
 def _of_complex(fn: Callable[[Any], Any], op: Op) -> Callable[[Any], Any]:
     def meaning(x: Array) -> Any:
-        fn(plain(x))  # raises what it raises
+        fn(plain(x))  # raises cmath's errors
         return _number(op(_complex(x)), x)
     return meaning
 

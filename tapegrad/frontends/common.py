@@ -1,6 +1,4 @@
-"""What the frontends share: turning foreign arguments into canonical ones, and results into the
-form that NumPy gives them.
-"""
+"""Helpers of the frontends: foreign arguments to canonical ones, and results in the form that NumPy gives them."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from tapegrad.trace.views import peek
 
 @means(np.asarray)
 def as_array(x: Array) -> Any:
-    """Return an array-like as a value that ops take: a list that holds traced values is stacked."""
+    """Return an array-like as a value that ops take; a list that holds traced values is stacked."""
     if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
         if type(x) is OfMatrix:
             return x.A
@@ -44,15 +42,15 @@ def as_array(x: Array) -> Any:
 
 
 def _listed(x: Any) -> Any:
-    """Return the array that NumPy makes of a sequence that is no list, a range or a deque, say."""
+    """Return a sequence other than a list or tuple (a range, a deque) as the array that NumPy makes of it."""
     if isinstance(x, (range, memoryview, bytearray)) or not holds_traced(items := list(x)):
         return np.asarray(x)
     return as_array(items)
 
 
 def as_elements(x: Any, dtype: DType) -> Any:
-    """Return an array-like as an array of a dtype, as `np.array(x, dtype)` casts it: arrays as `astype` does, the
-    numbers of a list one by one, which raises where an integer is out of bounds, or no integer.
+    """Return an array-like as an array of a dtype, as `np.array(x, dtype)` casts it: an array as `astype` does, the
+    numbers of a list one by one. For an integer dtype this raises where a number is no integer or out of bounds.
     """
     if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
         return cast(as_array(x), dtype)
@@ -71,12 +69,14 @@ def as_elements(x: Any, dtype: DType) -> Any:
 
 
 INTEGERS = frozenset([int, bool])
-"""Of Python's numbers those that `np.full` and `np.copyto` check; they cast a float as an array of it."""
+"""The types of Python numbers whose range `np.full` and `np.copyto` check; they cast a float as `astype` does."""
 
 
 def cast(x: Any, dtype: DType, listed: bool = False, checked: frozenset[type] = PYTHON) -> Any:
-    """Return an array or a number in a dtype, itself where it has that. A number of a `checked` type is cast as NumPy
-    casts Python's numbers: checked; any is that is `listed`, an element of a list or written to a place.
+    """Return an array or a number in a dtype; itself if it has that dtype already.
+
+    A Python number of a `checked` type raises where it is out of the dtype's bounds, as in NumPy. If `listed` (`x` is
+    an element of a list, or is assigned to an index), any number does.
     """
     dtype, val = np.dtype(dtype), plain(x)
     if has_dtype(x, dtype):
@@ -91,13 +91,13 @@ def cast(x: Any, dtype: DType, listed: bool = False, checked: frozenset[type] = 
 
 
 def _is_number(x: Any) -> bool:
-    """True for a number of Python's or NumPy's, or an array of one without axes, traced or not."""
+    """True for a Python or NumPy number or a 0-dimensional array, traced or not."""
     val = plain(x)
     return type(val) in PYTHON or isinstance(val, np.generic) or (type(val) is np.ndarray and not val.ndim)
 
 
 def _check_real(numbers: Any) -> None:
-    """Raise TypeError for a complex number of Python's among numbers: NumPy makes no float of it."""
+    """Raise TypeError if nested lists of numbers contain a Python complex number: NumPy does not cast it to float."""
     for x in numbers:
         if isinstance(x, (list, tuple)) and not isinstance(x, Traced):
             _check_real(x)
@@ -109,14 +109,14 @@ _SHOWN = PYTHON | {np.ndarray, np.float64}
 
 
 def numpys(y: Array) -> Any:
-    """Return what came of Python's numbers alone as NumPy's number: so do its functions."""
+    """Return a traced Python number as a NumPy scalar, which is what NumPy's functions return for Python numbers."""
     return ops.scalar(y) if isinstance(y, Traced) and type(plain(y)) in PYTHON else y
 
 
 def static(x: Any) -> Any:
     """Return a parameter that is no array (an axis, a shape, a count) as a plain number; a traced one is guarded.
 
-    A traced array becomes a plain one: an array of constants as it is, any other number by number.
+    A traced array becomes a plain one: an array that depends on no input as it is, any other number by number, guarded.
     """
     if isinstance(x, (list, tuple)):
         return tuple(map(static, x))
@@ -131,43 +131,41 @@ def static(x: Any) -> Any:
 
 
 def keywords(**kwargs: Any) -> dict[str, Any]:
-    """Return the keyword arguments that say something, so that a printed call is short: neither None nor False."""
+    """Return the keyword arguments that are neither None nor False, which keeps a printed call short."""
     return {key: static(value) for key, value in kwargs.items() if value is not None and value is not False}
 
 
 def value_by(function: str, y: Array, *args: Any, part: int | None = None, **kwargs: Any) -> Any:
-    """Return `y`, written in ops, with the value that a library's function of a dotted name gives, to the last bit."""
+    """Return `y`, computed by ops, with the value of the library function of a dotted name, to the last bit."""
     if not isinstance(y, Traced):
         return y
     return ops.value_by(y, *map(as_array, args), function=function, **({} if part is None else {"part": part}),
                         **kwargs)
 
 
-# -- the order of the axes in memory, the slowest first: by it NumPy decides whether `ravel` of a result is a view of it
+# -- memory order: a tuple of axes, the slowest first. NumPy decides by it whether `ravel` of a result is a view
 
 Axes = tuple[int, ...]
 
 
 def rows(x: Array) -> Axes:
-    """Return the order that NumPy's own new arrays have, C's."""
+    """Return C order, which NumPy's new arrays have."""
     return tuple(range(np.ndim(x)))
 
 
 def columns(x: Any) -> Axes:
-    """Return C's order, or Fortran's for an array that lies so."""
+    """Return Fortran order for a Fortran-contiguous array, else C order."""
     return rows(x)[::-1] if x.flags.fnc else rows(x)
 
 
 def kept(x: Array) -> Axes:
-    """Return the order that a copy of an array has (order="K")."""
+    """Return the memory order of a copy with order="K"."""
     strides = np.empty_like(x).strides
     return tuple(sorted(rows(x), key=lambda axis: -strides[axis]))
 
 
 def laid(order: Callable[[Any], Axes], by: int = 0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give the results of a composite the order in memory that NumPy's function gives them, from that
-    of its argument number `by`.
-    """
+    """Give a composite's results the memory order of NumPy's function, which `order` derives from argument `by`."""
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(composite)
         def of(*args: Any, **kwargs: Any) -> Any:
@@ -180,7 +178,7 @@ def laid(order: Callable[[Any], Axes], by: int = 0) -> Callable[[Callable[..., A
 
 
 def _lay(y: Array, axes: Axes | None) -> Any:
-    """Return an array with its axes in an order in memory, as it is if they are."""
+    """Return an array in a memory order; itself if it has that order already."""
     found = plain(y)
     if type(found) is not np.ndarray or found.ndim < 2:
         return y
@@ -193,7 +191,7 @@ def _lay(y: Array, axes: Axes | None) -> Any:
 
 
 def written(fn: Any) -> Callable[..., Any]:
-    """Return what a function of NumPy's means that is Python code made of others with a meaning: that code."""
+    """Return an implementation of a NumPy function that is Python code: that code itself, whose calls are traced."""
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         return as_named(fn._implementation)(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""intervals: the adapter of mpmath's intervals, `mpmath.iv`, in which every result encloses the exact one."""
+"""intervals: the adapter for mpmath's intervals, `mpmath.iv`, in which every result encloses the exact one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ def _hull(*xs: Any) -> Any:
 
 
 def _rising(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function of intervals for one of numbers that nowhere falls, or nowhere rises: its values at the ends
-    are the ends.
-    """
+    """Return the interval extension of a monotonic function, whose values at the ends bound the result."""
     return lambda x: _hull(fn(iv.mpf(x.a)), fn(iv.mpf(x.b)))
 
 
@@ -41,9 +39,7 @@ def _larger(a: Any, b: Any) -> Any:
 
 
 def _equal(a: Any, b: Any) -> Any:
-    """Return whether two intervals hold the same number: None where only some of theirs do. Of an interval with itself
-    this is so.
-    """
+    """Return whether two intervals hold the same number: None where they only overlap. An interval equals itself."""
     return True if a is b else None if (a < b) is None and (a > b) is None and a != b else a == b
 
 

@@ -1,4 +1,4 @@
-"""jax: a function of JAX's as one operation of a tape, where a program calls one and where it says so."""
+"""jax: JAX functions as operations of a tape, where a program calls them and by `from_jax`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def doubles() -> Any:
 
 
 def from_jax(fn: Callable[..., Any]) -> Op:
-    """Return a function of JAX's, jitted or not, as one operation: `jax.vjp` is its pullback, `jax.jvp` its tangent and
-    `jax.vmap` its batch.
+    """Return a JAX function, jitted or not, as one operation: `jax.vjp` is its pullback, `jax.jvp` its tangent and
+    `jax.vmap` its batch rule.
 
-    It takes arrays and numbers, of which integers have no gradient, as in JAX, and returns an array or a tuple of
-    arrays, of NumPy's, in double precision. A call of `fn` itself is such an operation too, in the precision that JAX
-    is set to.
+    The operation takes arrays and numbers (integers have no gradient, as in JAX), computes in double precision and
+    returns a NumPy array or a tuple of them. A program may also call `fn` itself: that call becomes one operation, in
+    the precision that JAX is set to.
 
     >>> import numpy as np, jax.numpy as jnp, tapegrad as tg
     >>> wave = from_jax(lambda x: jnp.sin(3.0 * x))
@@ -56,7 +56,7 @@ def _from_jax(fn: Callable[..., Any]) -> Op:
 
 
 Way = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""How functions that JAX derives are computed: `jax.jit`, `_in_doubles`, `_eagerly`."""
+"""How a function and the functions that JAX derives from it are run: `jax.jit`, `_in_doubles` or `_eagerly`."""
 
 
 def _in_doubles(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,9 +73,7 @@ def _eagerly(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _op(fn: Callable[..., Any], way: Way, own: Way | None = None) -> Op:
-    """Return the operation of a function of arrays and numbers; its `own` values may be computed in another way than
-    its derivatives.
-    """
+    """Return the op of a function of arrays and numbers. `way` runs its derivatives; `own`, if given, its value."""
     compute = (own or way)(fn)
 
     def run(*args: Any) -> Any:
@@ -110,7 +108,7 @@ def _op(fn: Callable[..., Any], way: Way, own: Way | None = None) -> Op:
 
 
 def _moves(x: Any) -> bool:
-    """True for what has a cotangent in JAX: no integers, no bools."""
+    """True for a number that has a cotangent in JAX: neither an integer nor a bool."""
     return np.dtype(getattr(x, "dtype", type(x))).kind not in "biu"
 
 
@@ -121,7 +119,7 @@ def _mapped(fn: Callable[..., Any], way: Way, in_axes: tuple[int | None, ...]) -
 
 @functools.cache
 def _pulled(fn: Callable[..., Any], way: Way, count: int, wrt: tuple[int, ...]) -> Op:
-    """Return the op from the arguments and the cotangents of each leaf of the value to the cotangents of some."""
+    """Return the op from the arguments and the cotangents of the value's leaves to the cotangents at `wrt`."""
     def pulled(*given: Any) -> tuple[Any, ...]:
         y, pull = jax.vjp(fn, *given[:count])
         ys, into = jax.tree.flatten(y)
@@ -134,7 +132,7 @@ def _pulled(fn: Callable[..., Any], way: Way, count: int, wrt: tuple[int, ...]) 
 
 @functools.cache
 def _pushed(fn: Callable[..., Any], way: Way, count: int, moving: tuple[int, ...]) -> Op:
-    """Return the op from the arguments and the tangents of some to that of the value."""
+    """Return the op that maps the arguments and the tangents of those at `moving` to the tangent of the value."""
     def pushed(*given: Any) -> Any:
         args, ts = list(given[:count]), given[count:]
 
@@ -146,22 +144,22 @@ def _pushed(fn: Callable[..., Any], way: Way, count: int, moving: tuple[int, ...
     return _op(pushed, way)
 
 
-# -- what a program calls
+# -- JAX functions that a program calls
 
-_THROUGH = ("jax._src.tree", "jax._src.tree_util", "jax.tree_util")  # they call what they are given, of each leaf
+_THROUGH = ("jax._src.tree", "jax._src.tree_util", "jax.tree_util")  # tree functions: they call the user's functions
 KEPT = 4096
 
 
 @functools.lru_cache(KEPT)
 def interposed(fn: Any) -> StandIn:
-    """Return what stands in for a function of JAX's while a trace runs: of traced values, one operation. What a
-    transformation of JAX's returns is such a function again.
+    """Return the stand-in for a JAX function while a trace runs: a call with traced values is one operation. A function
+    that a JAX transformation returns gets a stand-in too.
     """
     def call(*args: Any, **kwargs: Any) -> Any:
         if not running.tracers:
             return fn(*map(original, args), **kwargs)
         asked(_precision, "jax_enable_x64")
-        # in C: Python code of JAX's would be heard as the program's
+        # the C registry: jax.tree.flatten is Python code, whose calls would be traced as the program's
         leaves, into = jax.tree_util.default_registry.flatten((args, kwargs))
         traced = [x for x in leaves if isinstance(x, Traced)]
         if not traced:
@@ -179,7 +177,7 @@ def interposed(fn: Any) -> StandIn:
         found, into = jax.tree_util.default_registry.flatten(y)
         if all(isinstance(plain(part), np.ndarray) for part in found):
             return y
-        for x in traced:  # a shape, a dtype
+        for x in traced:  # the result is a shape or a dtype: it holds for these arguments only
             while isinstance(x, Traced):
                 x._tracer.specialise(x)
                 x = x._val
@@ -195,33 +193,32 @@ def _precision() -> bool:
     return bool(jax.config.jax_enable_x64)
 
 
-# what an op is given; integers may be axes and shapes, and are a part of it
+# arguments that are inputs of the op; integers may be axes or shapes, and are part of its cache key
 _NUMBERS = (Traced, float, complex, np.inexact, np.ndarray)
 
 
 @functools.lru_cache(KEPT)
 def _call(fn: Any, into: Any, given: tuple[Any, ...]) -> Op:
-    """Return the op of a call: of its arrays and numbers, None in `given`, which has the rest of the arguments."""
+    """Return the op of a call, whose inputs are the arguments at which `given` has None; `given` holds the others."""
     def call(*numbers: Any) -> Any:
         left = iter(numbers)
         args, kwargs = into.unflatten([next(left) if at is None else at[1] for at in given])
         return fn(*args, **kwargs)
     call.__name__ = name_of(fn)
-    # the user's own functions may read what changes, which JAX would keep as it was when it compiled them
+    # A user's function may read variables that change; jax.jit would keep the values from when it compiled.
     pure = (str(fn.__module__).startswith("jax.") or type(fn).__module__.startswith("jaxlib.")) and not any(
         isinstance(at[1], FunctionType) for at in given if at is not None)
     return _op(call, jax.jit if pure else _eagerly, _eagerly)
 
 
 def _function(fn: FunctionType) -> Any:
-    """Return what stands in for a Python function, which may wrap one of the program's; itself for others' than JAX's.
-    """
+    """Return the stand-in for a JAX function written in Python (it may wrap the program's); any other one itself."""
     module = str(fn.__globals__.get("__name__"))
     return interposed(fn) if module.startswith("jax.") and module not in _THROUGH else fn
 
 
 def added(name: str) -> None:
-    """Have the functions of a module of JAX's interposed, and what JAX compiles."""
+    """Interpose the functions of an imported JAX module, and those that `jax.jit` and its kin return."""
     if name == "jax":
         kinds = (type(jax.jit(len)), jax.numpy.ufunc, jax.custom_jvp, jax.custom_vjp)
         WRAPPED.update({**dict.fromkeys(kinds, interposed), FunctionType: _function})

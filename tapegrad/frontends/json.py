@@ -1,4 +1,4 @@
-"""What the standard library's `json` takes: plain numbers alone."""
+"""Stand-ins for `json.dump` and `json.dumps`, which accept plain numbers only."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How `math` spells the ops."""
+"""How the functions of `math` are written in ops."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if hasattr(math, "fma"):  # Python 3.13
     register(math.fma, ops.fma)
 
 
-# Of traced numbers they are plain integers, guarded: Python asks the number itself (__floor__, __index__)
+# For traced numbers these return plain, guarded integers: Python calls the number's own __floor__, __index__ …
 CONSTANT.update([math.ceil, math.floor, math.trunc, math.comb, math.factorial, math.gcd, math.isqrt, math.lcm,
                  math.perm])
 leave(math.ulp, why="asks for a plain number: a traced one raises; np.spacing is recorded")
 
 
 def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises."""
-    numbers = fn is not math.prod  # which multiplies as Python does, and makes no float
+    """Register the decorated composite for `fn`; `fn` itself is called first, so that it raises its own errors."""
+    numbers = fn is not math.prod  # prod multiplies as Python does and converts nothing to float
 
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(composite)
@@ -61,14 +61,14 @@ def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callab
 
 
 def number(x: Any) -> Any:
-    """Return one of NumPy's numbers as Python's, which is what math computes with."""
+    """Return a NumPy number as the Python number that `math` computes with; a sequence as it is."""
     if np.ndim(plain(x)):
-        return x  # a sequence, which fsum and dist go through
+        return x  # fsum and dist iterate over it
     return float(x) if isinstance(x, np.floating) and not isinstance(x, Traced) else as_python(x)
 
 
 def recorded(op: Op, name: str, *args: Any) -> Any:
-    """Record an op with the value, a Python float, that math's function has."""
+    """Record an op with the value, a Python float, that the function of `math` returns."""
     tracer = tracer_of(args)
     return tracer.record(op, args, {}, getattr(math, name)(*[value_of(x, tracer) for x in args]))
 
@@ -96,14 +96,14 @@ def dist(p: Array, q: Array) -> Any:
 
 
 def _double(x: Any) -> Any:
-    """Return one of NumPy's real numbers as a float, of which math computes the difference."""
+    """Return a NumPy floating-point number as a float: `math` subtracts in double precision."""
     return x.item() if getattr(dtype_of(x), "kind", "") == "f" else x
 
 
 @means(math.fsum)
 def fsum(seq: Any) -> Any:
     tracer = tracer_of(seq)
-    if tracer is None:  # of a traced array that is empty
+    if tracer is None:  # an empty traced array
         return 0.0
     return tracer.record(ops.fsum, tuple(seq), {}, math.fsum(value_of(x, tracer) for x in seq))
 

@@ -1,4 +1,4 @@
-"""matrix: what stands for an np.matrix of traced numbers, which the sums of SciPy's sparse matrices are."""
+"""matrix: the stand-in for an np.matrix of traced numbers, which sums of SciPy's sparse matrices return."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tapegrad.tree.nodes import NAMESPACE
 
 
 class OfMatrix:
-    """An np.matrix of traced numbers: it gives its array, as `np.asarray(m)`, `m.A` or `m.A1`, and refuses all else,
-    for its operators mean something else than an array's. Returned by a program it is an np.matrix.
+    """A stand-in for an np.matrix of traced numbers. It gives its array by `np.asarray(m)`, `m.A` or `m.A1` and refuses
+    all else, because the operators of a matrix differ from an array's. A traced function returns it as an np.matrix.
     """
 
     __slots__ = ("A",)
@@ -30,12 +30,12 @@ class OfMatrix:
 
     @property
     def A1(self) -> Any:
-        """The numbers, row by row."""
+        """The numbers as a flat array, row by row."""
         return ops.reshape(self.A, (-1,))
 
     @property
     def T(self) -> OfMatrix:
-        """The matrix turned."""
+        """The transpose."""
         return OfMatrix(ops.permute_dims(self.A))
 
     @property
@@ -77,6 +77,6 @@ def _matrix(_: Any, parts: Any) -> Any:
 
 @functools.cache
 def _registered() -> None:
-    """Have what is taken apart know the class, once there is a matrix."""
+    """Register the class with optree, once the first instance is made."""
     plain: Any = OfMatrix
     optree.register_pytree_node(plain, _parts, _matrix, namespace=NAMESPACE)

@@ -1,5 +1,5 @@
-"""How mpmath spells the ops. Its functions take numbers alone, and are replaced while a trace runs that has one
-of its numbers as an input.
+"""How mpmath's functions are written in ops. They take numbers only, so no dispatch protocol reaches them: they are
+replaced while a trace runs that has an mpmath number among its inputs.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ OWNERS.add(type(mp))
 
 
 def number(x: Any, *others: Any) -> Any:
-    """Return what mpmath's functions make of an argument: another kind of number becomes an mpf, beside an interval
-    one.
+    """Return an argument as an mpmath function converts it: a number of another kind to an mpf, or to an interval if
+    one of the `others` is an interval.
     """
     kind = iv.mpf if any(isinstance(plain(other), iv.mpf) for other in others) else mp.mpf
     return x if system(x) is not None else ops.convert(x, to=kind)
 
 
 def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of a function of mpmath's; it gets numbers of
-    mpmath's, and no context.
+    """Register the decorated composite for the mpmath function `name`. It is called with mpmath numbers, without the
+    context.
     """
-    # a context that another library makes gives the class functions of its own, and the module keeps the first ones
+    # when another library makes a context, mpmath gives the class new functions, while the module keeps the first ones
     methods = [getattr(place, name, None) for place in (mp, mpmath, iv)]
     fns = [fn for fn in dict.fromkeys(getattr(method, "__func__", method) for method in methods)
            if type(fn) is FunctionType and fn not in FOREIGN]

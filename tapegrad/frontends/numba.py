@@ -1,4 +1,4 @@
-"""numba: what stands in for a function while a trace runs is that function to numba, which may compile meanwhile."""
+"""numba: makes numba type the stand-in of a function as that function, for code that it compiles during a trace."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ def _type(x: Any) -> Any:
     return cpu_target.typing_context.resolve_value_type(x.__wrapped__)
 
 
-StandIn._numba_type_ = property(_type)  # type: ignore[attr-defined]  # which numba asks for of what it does not know
+StandIn._numba_type_ = property(_type)  # type: ignore[attr-defined]  # numba reads it from objects of unknown types

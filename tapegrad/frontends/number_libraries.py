@@ -1,6 +1,5 @@
-"""number_libraries: the numbers of SymPy, uncertainties and gmpy2, each known once the user has imported the library.
-
-A program calls np.sin, math.sqrt and their kin of them; what computes these is a function of the library's own.
+"""number_libraries: adapters for the numbers of SymPy, uncertainties, gmpy2, pint and Astropy, each added once the user
+has imported the library. np.sin, math.sqrt and their kin of such a number are computed by the library's own functions.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _ELEMENTARY = ("sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan"
 
 
 def _own(library: Any, *names: str, **others: Any) -> dict[str, Any]:
-    """Return what computes ops: the functions of a library of the same name, and others."""
+    """Return the functions that compute ops: the library's functions of the same names, and `others`."""
     return functions(**{name: getattr(library, name) for name in (*_ELEMENTARY, *names)}, **others)
 
 
@@ -84,5 +83,5 @@ _LIBRARIES = {"sympy": _sympy, "uncertainties": _uncertainties, "gmpy2": _gmpy2,
 
 
 def added(name: str) -> None:
-    """Add the adapters of a library's numbers, which has been imported."""
+    """Add the adapters for the numbers of a library that has been imported."""
     _LIBRARIES[name](importlib.import_module(name))

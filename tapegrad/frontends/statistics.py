@@ -1,4 +1,4 @@
-"""How the standard library's `statistics` is written in ops: sums that lose no digits, where it has fractions."""
+"""How the standard library's `statistics` is written in ops: `math.fsum` where the library sums fractions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _DOUBLE, _NARROW = np.dtype(float), (np.dtype(np.float32), np.dtype(np.float16))
 
 
 def means(fn: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of `fn`, which is called first: it raises what it raises, and
-    says whether a number is Python's or NumPy's.
+    """Register the decorated composite for `fn`. `fn` is called on plain values first: it raises its errors, and its
+    result shows whether the numbers are Python's or NumPy's.
     """
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(composite)
@@ -46,12 +46,12 @@ def _plain(x: Array) -> Any:
 
 
 def _wide(x: Any) -> Any:
-    """Return a number of less than double precision as a double, where the library has fractions."""
+    """Return a number of less than double precision as a double, where the library computes with fractions."""
     return ops.astype(x, dtype=_DOUBLE) if isinstance(x, Traced) and dtype_of(x) in _NARROW else x
 
 
 def _like(y: Any, known: Any) -> Any:
-    """Return numbers as NumPy's where those that are known are."""
+    """Return the numbers `y` in the dtypes of those in `known` that are NumPy's."""
     if isinstance(known, tuple):
         return type(known)(*map(_like, y, known))
     return ops.astype(y, dtype=known.dtype) if isinstance(known, np.floating) else y
@@ -114,7 +114,7 @@ if hasattr(statistics, "covariance"):  # Python 3.10
         return _products(x, y) / (len(x) - 1)
 
     def correlation(x: Array, y: Array, *, method: str = "linear") -> Any:
-        if method == "ranked":  # of places, which are constant almost everywhere
+        if method == "ranked":  # of ranks, which are constant almost everywhere
             return statistics.correlation(_plain(x), _plain(y), method=method)  # type: ignore[call-arg]
         return _products(x, y) / math.sqrt(_products(x, x) * _products(y, y))
 

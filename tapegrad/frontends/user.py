@@ -1,4 +1,4 @@
-"""What a user says of a traced value."""
+"""The public functions that a program calls on a traced value: stop_gradient, hook, nestlevel, value."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def stop_gradient(x: Array) -> Any:
 def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     """Return `x`, on whose cotangent the reverse sweep calls `fn`: to clip it, to scale it, to print it.
 
-    What `fn` returns is the cotangent from there on, of the same shape; None leaves it as it is. In a batch it is
-    called for each member, in a gradient of a gradient by the innermost sweep. An array comes back in memory of its
-    own. Outside of traces nothing is called. Forward mode has no cotangents, and refuses it. What calls functions that
-    may print or draw random numbers is not compiled. A list that the program has captured is its copy in the trace: a
-    hook that appends to it raises MutationError; append to a global, or to an attribute of a function. Raises
-    ArgumentError for what is no number or array.
+    `fn` returns the cotangent to continue with, of the same shape, or None to leave it as it is. In a batch it is
+    called for each member, in a gradient of a gradient by the innermost sweep. An array is returned as a copy. Outside
+    of traces `fn` is not called. Forward mode has no cotangents and refuses a hook. If `fn` may print or draw random
+    numbers, the path is not compiled. A trace sees a copy of a list that the program captured, and a hook that appends to
+    it raises MutationError: append to a global or to an attribute of a function instead. Raises ArgumentError if `x` is
+    neither a number nor an array.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: tg.hook(lambda dx: -dx, x) * x, 3.0)
@@ -48,7 +48,7 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
                             "tg.hook(fn, x), of one number or array: several by a hook each")
     leaves: list[Any] = []
     structure = flatten(fn, "", leaves, [])
-    captures = any(isinstance(leaf, Traced) for leaf in leaves)  # they are no more when the sweep comes
+    captures = any(isinstance(leaf, Traced) for leaf in leaves)  # these proxies have expired when the sweep runs
     copied = captures or any(id(new) in structure.seen for tracer in running.tracers if tracer.rerouting is not None
                              for new, _ in tracer.rerouting.pairs)
     return ops.hook(x, *leaves if captures else (), fn=structure if captures else fn,
@@ -56,10 +56,10 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
 
 
 def nestlevel() -> int:
-    """Return the order of differentiation at this point: 0 outside of gradients, 1 in what `grad`, `jvp` or another
-    derivative runs, 2 in one inside.
+    """Return the order of differentiation at this point: 0 outside of derivatives, 1 inside `grad`, `jvp` or another
+    derivative, 2 inside one nested in it.
 
-    A tape holds for the order that it was recorded at, beside those of the derivatives that run inside it.
+    The level is guarded: a tape is replayed only at the level that it was recorded at.
 
     >>> import tapegrad as tg
     >>> levels = []
@@ -79,10 +79,10 @@ def nestlevel() -> int:
 
 
 def value(x: Any) -> Any:
-    """Return the plain number or array behind a traced value; the gradient through it is dropped on purpose.
+    """Return the plain number or array behind a traced value; its gradient is dropped on purpose.
 
-    The tape does not know of the number: a replay uses the one that was read while tracing, and `value_and_grad`
-    compiles no such path. An array is a copy.
+    The number is not on the tape: a replay would use the one read while tracing, so `value_and_grad` does not compile
+    such a path. An array is a copy.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: x * tg.value(x), 3.0)

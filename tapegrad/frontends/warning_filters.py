@@ -1,5 +1,5 @@
-"""warning filters in a traced function. Where the program makes errors of NumPy's warnings, or records them, each call
-is guarded: a replay notices where another warning would come.
+"""Warning filters in a traced function. If the program turns NumPy's warnings into errors or records them, each call is
+guarded, so that a replay notices where it would warn differently.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from tapegrad.tree.copies import Filtering, running
 
 
 def _levels() -> list[Filtering]:
-    """Return the levels at which programs that are traced filter warnings."""
+    """Return the warning contexts that the traced programs have open."""
     return [level for level in running.filtering if level.tracer in running.open]
 
 
 def settings() -> dict[str, str]:
-    """Return how NumPy treats floating-point errors, and whether its warnings steer the program."""
+    """Return NumPy's floating-point error modes; with "warnings": "raise" if the program can observe the warnings."""
     modes = told(np.geterr())
     return {**modes, "warnings": "raise"} if _are_seen() else modes
 
 
 def silenced() -> frozenset[str]:
-    """Return the kinds of floating-point warnings that nobody is shown: `np.errstate` or the program's filters ignore
-    them, or make them errors, of which guards tell.
+    """Return the kinds of floating-point warnings that nobody sees: `np.errstate` or the program's filters ignore them
+    or turn them into errors, which guards report.
     """
     own = _levels()
     if any(level.records for level in own) or (any(level.filters for level in own) and action() == "ignore"):
         return frozenset(KINDS.values())
-    modes = np.geterr()  # of what is too small NumPy says nothing by default
+    modes = np.geterr()  # by default NumPy ignores underflow
     return frozenset([kind for kind, how in modes.items() if how in ("ignore", "raise") and kind != "under"])
 
 
 def _are_seen() -> bool:
-    """Return whether the program can tell that NumPy warned: a filter of its own makes it an error, or it is recorded.
-    Filters around the whole call are those of each replay.
+    """Return whether the program can tell that NumPy warned: its own filter raises an error, or it records warnings.
+    Filters around the whole call are not the program's: each replay runs under those of its time.
     """
     own = _levels()
     if not any(level.filters or level.records for level in own):
@@ -49,7 +49,7 @@ def _are_seen() -> bool:
 
 
 def _level(context: Any, new: bool) -> Filtering:
-    """Return the level at which the program filters warnings; a new one for a context that it enters."""
+    """Return the program's innermost warning context; a new one if it enters `context`."""
     running.filtering = _levels()
     if new or not running.filtering:
         running.filtering.append(Filtering(running.open[0], context))

@@ -1,4 +1,4 @@
-"""What numbers, arrays and tensors are: their kinds, how each is written, compared, converted and read in part."""
+"""Numbers, arrays and tensors: their kinds, formatting, comparison, conversion and indexing."""
 
 from tapegrad.numbers import exact
 from tapegrad.numbers.systems import register

@@ -1,4 +1,4 @@
-"""Cotangents: the special ones, how two are added, how one is projected to its input."""
+"""cotangents: the special cotangents, the sum of two cotangents, and the projection of a cotangent to its input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tapegrad.numbers.view_path import Path, add_at
 
 
 class Absorbing:
-    """What adds as nothing, and stays itself when scaled."""
+    """A neutral element of addition that is unchanged by scaling."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class Absorbing:
 
 
 class ZeroTangent(Absorbing):
-    """The cotangent of what the output does not depend on.
+    """The cotangent of a value that the output does not depend on.
 
     >>> ZeroTangent() + 2.0
     2.0
@@ -68,7 +68,7 @@ class ZeroTangent(Absorbing):
 
 
 class NoTangent(Absorbing):
-    """The cotangent of what cannot have one: a string, a bool, an index.
+    """The cotangent of a value that has none: a string, a bool, an index.
 
     >>> 3.0 * NoTangent()
     NoTangent()
@@ -81,12 +81,12 @@ ZERO = ZeroTangent()
 
 
 class Scatter:
-    """A sparse cotangent: `base`, or zeros like `x`, plus each piece at its index, of the view that its path leads to.
-    Of a long tuple, whose parts are read one by one, it is one too.
+    """A sparse cotangent: `base`, or zeros like `x`, plus each piece at its index in the view that its path yields. It
+    also represents the cotangent of a long tuple whose parts are read one by one.
 
-    It makes a loop that reads an n-element array element by element cost O(n): adding two is O(1), and
-    only `dense` touches all of the array. Immutable, so a replayed pullback starts afresh: pieces form
-    a chain, newest first; the newest link holds the base, which sums what came as whole arrays.
+    A loop that reads an n-element array element by element then costs O(n): adding two Scatters is O(1), and only
+    `dense` touches the whole array. Scatters are immutable, so a replayed pullback starts afresh: the pieces form a
+    chain, newest first; the newest link holds the base, the sum of the contributions that were whole arrays.
     """
 
     __slots__ = ("base", "build", "index", "path", "piece", "rest", "x")
@@ -132,10 +132,10 @@ class Scatter:
 
 
 class Accumulator:
-    """A dense cotangent in a buffer of its own, which is added to and written in place.
+    """A dense cotangent in its own buffer, which is added to and written in place.
 
-    It stands in one place at a time: a pullback takes it, clears what was overwritten, and passes it on. So the reverse
-    sweep of a loop that fills an array element by element costs O(n), as the loop does.
+    It has one owner at a time: a pullback takes it, clears the overwritten elements, and passes it on. The reverse
+    sweep of a loop that fills an array element by element then costs O(n), as the loop does.
     """
 
     __slots__ = ("array",)
@@ -146,9 +146,9 @@ class Accumulator:
 
     @classmethod
     def of(cls, dy: Any, y: Array) -> Accumulator:
-        """Return the accumulator that `dy` is, or a new one with a copy of it.
+        """Return `dy` if it is an accumulator, else a new one with a copy of it.
 
-        The buffer lies in memory as `y` does, so that a path of views of the one can be followed in the other.
+        The buffer has the memory layout of `y`, so that a path of views of `y` can be followed in it.
         """
         if type(dy) is cls:
             return dy
@@ -160,14 +160,14 @@ class Accumulator:
         return cls(array)
 
     def dense(self) -> Any:
-        """Return the array; the accumulator must not be used any more."""
+        """Return the array; the accumulator must not be used afterwards."""
         return unwrap(self.array)
 
     def __add__(self, other: Any) -> Any:
         parts = [link.piece for link in other.chain()] + [other.base] if type(other) is Scatter else [dense(other)]
         places = [part for link in other.chain() for part in link.index] if type(other) is Scatter else []
         if any(hasattr(type(unwrap(part)), "_tracer") for part in (*parts, *places)):
-            return unwrap(self.array) + unwrap(dense(other))  # of an outer trace, which must see the sum
+            return unwrap(self.array) + unwrap(dense(other))  # an outer trace must record the sum
         parts = [part for part in parts if not isinstance(part, Absorbing)]
         if type(self.array) is TensorArray or _on_torch(parts):
             return self._add_to_tensor(other, parts)
@@ -201,18 +201,18 @@ class Accumulator:
         return f"Accumulator({self.array!r})"
 
 
-SPECIAL = (Absorbing, Scatter, Accumulator)  # cotangents that are no numbers, and add by methods of their own
+SPECIAL = (Absorbing, Scatter, Accumulator)  # cotangents that are not numbers and define their own addition
 
 
 def _on_torch(xs: Iterable[Any]) -> bool:
-    for x in xs:  # noqa: SIM110  (no generator: an accumulator asks at every sum)
+    for x in xs:  # noqa: SIM110  # no generator, for speed: every accumulation calls this
         if type(x) not in ORDINARY and (type(x) is TensorArray or is_tensor(x)):
             return True
     return False
 
 
 def copied(x: Array) -> Any:
-    """Return a value as an array in memory of its own; a tensor's as a TensorArray."""
+    """Return a copy of a value as an array; of a tensor, as a TensorArray."""
     return TensorArray(unwrap(x).clone()) if _on_torch((x,)) else np.array(x)
 
 
@@ -225,7 +225,7 @@ def accumulate(a: Any, b: Any) -> Any:
     """Add two cotangents of one variable; those of a tuple add field by field."""
     if type(a) is tuple and type(b) is tuple:
         return tuple([y if type(x) is ZeroTangent else x if type(y) is ZeroTangent else accumulate(x, y)
-                      for x, y in zip(a, b, strict=True)])  # of most parts one is nothing: a loop's results, one by one
+                      for x, y in zip(a, b, strict=True)])  # most parts are zero: the results of a loop come one by one
     if type(a) is dict and type(b) is dict:
         return {key: accumulate(a.get(key, ZERO), b.get(key, ZERO)) for key in {**a, **b}}
     return a + b
@@ -239,8 +239,8 @@ _AS_THEY_ARE = frozenset([ZeroTangent, NoTangent, Scatter, Accumulator, tuple, l
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of an array, tensor or proxy; a number's is ().
 
-    What rules and composites read shapes with. The tape that a proxy's tracer records is then specialised to the
-    shapes of its inputs, and guards them.
+    Rules and composites read shapes by this function. If an outer trace records them, its tape is specialised to, and
+    guards, the shapes of its inputs.
     """
     if type(x) in _NUMPYS:
         return x.shape  # type: ignore[no-any-return]
@@ -248,8 +248,8 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def dtype_of(x: Any) -> Any:
-    """Return the dtype of an array or proxy, for a tensor NumPy's of the same name, None for a plain number;
-    read as `shape_of` reads.
+    """Return the dtype of an array or proxy; for a tensor NumPy's dtype of the same name; None for a plain number. A
+    read is guarded as in `shape_of`.
     """
     if type(x) in _NUMPYS:
         return x.dtype
@@ -258,14 +258,13 @@ def dtype_of(x: Any) -> Any:
 
 
 def kind_of(x: Any, default: str = "") -> str:
-    """Return the letter of a value's dtype; `default` for a plain number, and for what is none."""
+    """Return the letter of a value's dtype; `default` for a plain number and for other values."""
     dtype = dtype_of(x)
     return default if dtype is None else letter(dtype)
 
 
 def has_dtype(x: Array, dtype: DType) -> bool:
-    """Return whether a value is of that very dtype. A plain number has none, and NumPy takes None for float64:
-    `None == np.dtype(float)`.
+    """Return whether the dtype is exactly `dtype`; None, a plain number's, is not: `None == np.dtype(float)` in NumPy.
 
     >>> has_dtype(1.0, np.dtype(float)), has_dtype(np.ones(2), np.dtype(float))
     (False, True)
@@ -275,13 +274,13 @@ def has_dtype(x: Array, dtype: DType) -> bool:
 
 
 def largest_fraction(x: Array) -> float:
-    """Return the size from which on all floating-point numbers of a number's type are integers."""
+    """Return the magnitude above which all floating-point numbers of this type are integers."""
     return 1.0 / float(np.finfo(x.dtype).eps) if isinstance(x, np.floating) else 2.0 ** 52
 
 
 def layout_of(x: Any) -> Any:
-    """Return how an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides
-    unless it is contiguous.
+    """Return the memory layout of an array: "C", "F", or its strides in elements; for a tensor "tensor", with its
+    strides unless it is contiguous.
     """
     if is_tensor(x):
         return "tensor" if x.is_contiguous() else ("tensor", *x.stride())
@@ -292,17 +291,17 @@ def layout_of(x: Any) -> Any:
 
 
 def order_of(x: np.ndarray[Any, Any]) -> str:
-    """Return how a copy of an array lies in memory: "C", "F", or "K" for neither."""
+    """Return the memory order of a copy of an array: "C", "F", or "K" for neither."""
     layout = layout_of(np.empty_like(x))
     return layout if isinstance(layout, str) else "K"
 
 
 def project(dx: Any, x: Any) -> Any:
-    """Bring a cotangent back to its input: undo broadcasting, keep a real input's real, narrow the dtype.
+    """Project a cotangent to its input: undo broadcasting, keep a real input's real, narrow the dtype.
 
-    This is the only place where broadcasting is undone, so that a rule may ignore it (ChainRules calls the
-    idea ProjectTo). `dx` broadcasts against `x`; the result has x's shape. An integer or bool input is
-    differentiated as if it were real: its cotangent keeps dx's floating dtype.
+    This is the only place where broadcasting is undone, so that rules may ignore it (ChainRules calls the idea
+    ProjectTo). `dx` broadcasts against `x`; the result has x's shape. An integer or bool input is differentiated as if
+    it were real: its cotangent keeps dx's floating dtype.
     """
     if type(dx) is np.ndarray:
         if type(x) is np.ndarray and dx.dtype is x.dtype and dx.shape == x.shape:
@@ -325,7 +324,7 @@ def project(dx: Any, x: Any) -> Any:
         return dx
     if given.kind == "c" and dtype.kind != "c":
         dx = dx.real
-    if dtype.kind == "c":  # a real cotangent of a complex input is one, of the input's precision
+    if dtype.kind == "c":  # a real cotangent of a complex input keeps its dtype
         return dx.astype(dtype) if given.kind == "c" else dx
     if letter(dtype) == "f" and dtype_of(dx) != dtype and (isinstance(dtype, np.dtype) or type(dx) is TensorArray):
         dx = dx.astype(dtype)
@@ -333,9 +332,7 @@ def project(dx: Any, x: Any) -> Any:
 
 
 def _of_system(dx: Cotangent, x: Array, given: Any) -> Any:
-    """Return a cotangent in the number system of its input: what comes of exact numbers to a float is a float,
-    to an integer it stays exact.
-    """
+    """Return a cotangent in its input's number system: exact numbers become floats for a float, not for an integer."""
     known = system(x)
     if known is not None:
         return dx if shape_of(dx) else as_kind(dx, type(plain(x)))
@@ -348,25 +345,23 @@ def _of_system(dx: Cotangent, x: Array, given: Any) -> Any:
 
 
 def _beside(dx: Any, x: TensorArray) -> Any:
-    """Return a cotangent on the device of its input: NumPy's arrays and numbers do not add to tensors as ours do."""
+    """Return a cotangent as a tensor on its input's device: NumPy values do not add to tensors by our promotion."""
     if type(dx) is TensorArray or hasattr(type(dx), "_tracer") or (type(dx) in PYTHON and not x.ndim):
         return dx
     return TensorArray(to_tensor(dx, x.tensor.device))
 
 
 def unbroadcast(dx: Any, wide: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or stretch it
-    where it is the smaller.
-    """
+    """Sum `dx` (of shape `wide`) over the axes along which `shape` was broadcast, or broadcast a smaller `dx`."""
     extra = len(wide) - len(shape)
     if extra > 0 and wide[extra:] == shape:
         return dx.sum(axis=tuple(range(extra)))
-    if extra < 0 and wide:  # of a value of more axes, all of length one, which was written
+    if extra < 0 and wide:  # the value written had more axes, all extra ones of length 1
         wide, extra = (1,) * -extra + wide, 0
         dx = dx.reshape(wide)
     if extra < 0 or any(w != s and s != 1 for w, s in zip(wide[max(extra, 0):], shape)):
         dtype = dtype_of(dx)
-        # a rule may give one number for a whole array
+        # a rule may return one number for a whole array
         return dx * np.ones(shape, dtype if dtype is None or isinstance(dtype, np.dtype) else bool)
     kept = tuple(i + extra for i, s in enumerate(shape) if s == 1 and wide[i + extra] != 1)
     if not kept:
@@ -381,9 +376,10 @@ def _is_complex(dx: Any, dtype: Any) -> bool:
 
 
 def conform(dx: Any, x: Any) -> Any:
-    """Return the gradient of an input: `dx` with the type, shape and dtype of `x`, in memory of its own.
+    """Return the gradient of an input: `dx` with the type, shape and dtype of `x`, in new memory.
 
-    A Python float or int gets a float, an array an array, zeros where nothing flowed; what has no gradient, None.
+    A Python float or int gets a float, an array an array (zeros if no gradient flows); an input without a gradient gets
+    None.
     """
     if type(x) is float:
         if type(dx) in _REALS:
@@ -392,7 +388,7 @@ def conform(dx: Any, x: Any) -> Any:
             return 0.0
     dx = dense(dx)
     if dx is None or hasattr(type(dx), "_tracer"):
-        return dx  # of an outer trace: already projected
+        return dx  # an outer trace's proxy: already projected
     if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or is_generator(x):
         return None
     if is_tensor(x):
@@ -418,7 +414,7 @@ def conform(dx: Any, x: Any) -> Any:
 
 
 def _conform_to_tensor(dx: Any, x: Any) -> Any:
-    if is_spread(x):  # the gradient lies as the input does
+    if is_spread(x):  # the gradient is sharded as the input is
         dx = cast(0.0 if type(dx) in (ZeroTangent, NoTangent) else dx, x).expand(x.shape)
         return dx.redistribute(x.device_mesh, x.placements).clone()
     dx = dx.full_tensor() if is_spread(dx) else dx

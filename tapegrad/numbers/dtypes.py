@@ -1,4 +1,4 @@
-"""dtypes: what kind of numbers an array of a dtype holds, where NumPy has no letter for it too."""
+"""dtypes: the kind of numbers of a dtype, including dtypes for which NumPy has no letter."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import functools
 from typing import Any
 
 NUMERIC = "biufc"
-"""The letters of NumPy's numbers."""
+"""NumPy's letters of numeric dtypes."""
 INEXACT = "fcO"
-"""The letters of numbers that a gradient has: real ones, complex ones, and objects, which are numbers of a system."""
+"""The letters of dtypes with gradients: real, complex, and objects (numbers of a number system)."""
 
 
 def letter(dtype: Any) -> str:
-    """Return NumPy's letter for the kind of numbers of a dtype; those of ml_dtypes, for which NumPy has "V", have the
-    letters of their kin.
+    """Return NumPy's letter for the kind of a dtype's numbers; the dtypes of ml_dtypes, whose letter in NumPy is "V",
+    get the letters of their counterparts.
 
     >>> import numpy as np, ml_dtypes
     >>> letter(np.dtype(float)), letter(np.dtype(ml_dtypes.bfloat16)), letter(np.dtype(ml_dtypes.int4))
@@ -24,7 +24,7 @@ def letter(dtype: Any) -> str:
 
 
 def is_extension(dtype: Any) -> bool:
-    """True for a dtype that another package has registered with NumPy; some of these call themselves "f"."""
+    """True for a dtype that another package registered with NumPy; some of these have kind "f"."""
     return getattr(dtype, "isbuiltin", 1) == 2
 
 

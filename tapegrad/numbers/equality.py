@@ -1,4 +1,4 @@
-"""equality: whether two values that a tape holds constant are the same, and snapshots of mutable ones."""
+"""equality: whether two constants of a tape are the same, and snapshots of mutable constants."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.object_state import attributes, settings_of, slot_values
 
 _CONTAINERS: tuple[type, ...] = (OrderedDict, dict, MappingProxyType, list, tuple, deque, set, frozenset)
-_SMALL = 1 << 14  # bytes of an array of which a text is made sooner than NumPy compares it
+_SMALL = 1 << 14  # up to this many bytes, comparing byte strings is faster than NumPy's comparison
 
 
 def kind_of(x: Any) -> type | None:
-    """Return the built-in type of a container, that which a subclass derives from; None for other things."""
+    """Return the built-in container type that a value's class is or derives from; None for other values."""
     cls = type(x)
     return cls if cls in _CONTAINERS else next((kind for kind in _CONTAINERS if issubclass(cls, kind)), None)
 
 
 def parts_of(x: Any) -> list[Any]:
-    """Return the items of a container, the keys of a dict. No method of the program's class is called."""
+    """Return the items of a container, the keys of a dict, without calling methods of the user's class."""
     if type(x) in _CONTAINERS:
         return list(x)
     kind: Any = kind_of(x)
@@ -37,15 +37,13 @@ def parts_of(x: Any) -> list[Any]:
 
 
 def values_of(x: Any) -> list[Any]:
-    """Return the values of a dict. No method of the program's class is called."""
+    """Return the values of a dict without calling methods of the user's class."""
     kind: Any = kind_of(x)
     return list(kind.values(x))
 
 
 def alike(a: Any, b: Any) -> bool:
-    """True if no program can tell two values apart: 1, 1.0 and True differ, and so do 0.0 and -0.0, and dicts of
-    another order.
-    """
+    """True if no program can distinguish two values; 1, 1.0 and True differ, as do 0.0 and -0.0, and dicts by order."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -53,7 +51,7 @@ def alike(a: Any, b: Any) -> bool:
     kind: Any = type(a)
     if kind in _TOLD_APART:
         return bool(a == b)
-    if isinstance(a, (tuple, list, set, frozenset, deque)):  # sets by the order that they have
+    if isinstance(a, (tuple, list, set, frozenset, deque)):  # sets are compared in iteration order
         ours, theirs = parts_of(a), parts_of(b)
         return (len(ours) == len(theirs) and (all(map(is_, ours, theirs)) or all(map(alike, ours, theirs)))
                 and are_made_alike(a, b))
@@ -63,17 +61,17 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return (a.dtype == b.dtype and a.shape == b.shape and not a.dtype.hasobject
                 and np.ndarray.tobytes(a) == np.ndarray.tobytes(b) and are_made_alike(a, b))
-    if isinstance(a, (int, float, complex, str, bytes, np.generic)):  # by no method of a class of the user's
+    if isinstance(a, (int, float, complex, str, bytes, np.generic)):  # without calling methods of the user's class
         base = _base(kind)
         same = base.__eq__(a, b) if base in _TOLD_APART else base.__repr__(a) == base.__repr__(b)
         return bool(same) and are_made_alike(a, b)
     try:
         return bool(a == b) and _alike_once(a, b, state_of)
-    except Exception:  # whatever a class of the user's may raise
+    except Exception:  # methods of the user's class may raise anything
         return False
 
 
-# of which equal ones are the same in all that a program can ask
+# types whose equal values are indistinguishable to a program
 _TOLD_APART = frozenset([int, bool, str, bytes, type(None), type(Ellipsis), type, CodeType, FunctionType, MethodType])
 _PLAIN_KINDS = frozenset([dict, list, tuple, set, frozenset, np.ndarray, bytearray, array, float, complex,
                           *np.sctypeDict.values()])
@@ -81,27 +79,25 @@ _STATES = ("__eq__", "__reduce_ex__", "__reduce__", "__getstate__", "__getnewarg
 
 
 def state_of(x: Any) -> Any:
-    """Return what `__reduce_ex__` says of a thing: equal times may be in different time zones. None for a class of a
-    package that defines equality or pickling in Python.
+    """Return the `__reduce_ex__` value of an object, since equal objects may differ otherwise (times in different time
+    zones). None for a class of a package that defines equality or pickling in Python.
     """
     made = [getattr(type(x), name, None) for name in _STATES]
     if any(type(fn) is FunctionType and fn.__module__.partition(".")[0] not in sys.stdlib_module_names for fn in made):
         return None
     try:
         return x.__reduce_ex__(4)
-    except Exception:  # of what cannot be copied
+    except Exception:  # the object cannot be copied
         return None
 
 
 def are_made_alike(a: Any, b: Any) -> bool:
-    """Return whether two containers, arrays or numbers are of one class and store alike values beside their content:
-    attributes and slots.
-    """
+    """Return whether two values have the same class and equal state (attributes, slots) beside their content."""
     return a is b or (type(a) is type(b) and (type(a) in _PLAIN_KINDS or _alike_once(a, b, _state_beside)))
 
 
 def _alike_once(a: Any, b: Any, facts: Callable[[Any], Any]) -> bool:
-    """Return whether `facts` of two things are alike; a pair that is being compared already counts as alike."""
+    """Return whether `facts` of two objects are alike; a pair already under comparison counts as alike."""
     pair = id(a), id(b)
     if pair in (busy := _comparing.__dict__.setdefault("busy", set[tuple[int, int]]())):
         return True
@@ -116,25 +112,24 @@ _comparing = threading.local()
 
 
 def _state_beside(x: Any) -> tuple[Any, ...]:
-    """Return what a container, an array or a number stores beside its content."""
+    """Return the state of a container, array or number beside its content."""
     own = attributes(x)
     return None if own is x else own, settings_of(x), slot_values(x)
 
 
 @lru_cache(maxsize=1024)
 def _base(kind: Any) -> Any:
-    """Return the class of Python or NumPy that a class derives from."""
+    """Return the Python or NumPy class that a class derives from."""
     return next(base for base in kind.__mro__ if base.__module__ in ("builtins", "collections", "numpy", "array"))
 
 
 def changes(x: Array) -> bool:
-    """True for an object that may have changed by the next call: it has no hash, or is an iterator, which is used up.
-    """
+    """True for an object that may have changed by the next call: it is unhashable, or an iterator."""
     return isinstance(x, (Iterator, Mapping)) or (type(x).__hash__ is None and not isinstance(x, slice))
 
 
 def snapshot(x: Array) -> Any:
-    """Return a copy of a mutable thing, for `alike`; an object that is like nothing where it cannot be copied."""
+    """Return a copy of a mutable object, to compare by `alike`; an object that equals nothing if copying fails."""
     try:
         if isinstance(x, np.ndarray) and x.dtype.hasobject and x.dtype.names is None:
             return x.shape, [snapshot(part) if changes(part) else part for part in x.flat]
@@ -142,11 +137,11 @@ def snapshot(x: Array) -> Any:
             return object()
         if isinstance(x, np.ndarray) and hasattr(x, "__dict__"):
             return np.array(x, subok=False), deepcopy(vars(x))
-        if isinstance(x, dict):  # by no method of its class: a sparse dok_matrix reads its items in code that is traced
+        if isinstance(x, dict):  # without methods of its class: a sparse dok_matrix's run traced code
             return deepcopy((dict(dict.items(x)), getattr(x, "__dict__", None)))
-        # a matrix's == is no truth value
+        # == of a matrix yields no bool
         return deepcopy(vars(x) if hasattr(x, "__dict__") else dict(x) if isinstance(x, Mapping) else x)
-    except Exception:  # whatever a class of the user's may raise
+    except Exception:  # methods of the user's class may raise anything
         return object()
 
 
@@ -158,7 +153,7 @@ def unchanged(x: Any, copy: Any) -> bool:
 
 
 def slim_copy(x: np.ndarray[Any, Any]) -> Any:
-    """Return a copy of an array; of a large broadcast array a broadcast copy of its base."""
+    """Return a copy of an array; for a large broadcast array, a broadcast copy of its base."""
     if x.nbytes < 1 << 20 or 0 not in x.strides:
         return x.copy(order="K")
     slim = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]

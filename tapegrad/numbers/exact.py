@@ -1,4 +1,4 @@
-"""exact: the adapters of Fraction, Decimal and mpmath's numbers."""
+"""exact: the adapters of Fraction, Decimal and mpmath numbers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tapegrad.numbers.systems import PRECISION, System, add, functions
 
 
 def _ratio(x: Any) -> Fraction:
-    """Return a number as the fraction that it is, exactly."""
-    if hasattr(x, "man_exp"):  # mpmath's: a sign, digits and a power of 2
+    """Return a number as an exact fraction."""
+    if hasattr(x, "man_exp"):  # an mpmath number: sign, mantissa and a power of 2
         sign, digits, power, _ = x._mpf_
         if not digits and power:
-            return Fraction(float(x))  # raises, of nan and inf
+            return Fraction(float(x))  # raises for nan and inf
         digits = -int(digits) if sign else int(digits)
         return Fraction(digits * 2**power) if power >= 0 else Fraction(digits, 2**-power)
     return Fraction(x)
 
 
 def _logarithm(x: Fraction) -> float:
-    """Return the logarithm of a fraction, a float as Python's functions give it; of a negative one nan, as NumPy's."""
+    """Return the logarithm of a fraction as a float, as Python's functions do; nan for a negative one, as NumPy's."""
     return float(np.log(float(x)))
 
 
@@ -38,7 +38,7 @@ add(Fraction, System(
 
 
 def _decimal(x: Array, kind: Any = Decimal) -> Decimal:
-    """Return a number as a Decimal: integers and floats exactly, a quotient to the digits of the context."""
+    """Return a number as a Decimal: integers and floats exactly, a quotient to the precision of the context."""
     if isinstance(x, (int, float, Decimal)):
         return Decimal(x)
     ratio = _ratio(x)
@@ -69,7 +69,7 @@ def _of_decimals() -> tuple[int, str]:
 PRECISION["decimal precision"] = _of_decimals
 
 
-# -- mpmath's, once the user has imported it. Each of its contexts has classes of its own, derived from these
+# -- mpmath numbers, registered once the user has imported mpmath. Each context has its own subclasses of these
 
 OF_MPMATH = {
     name: name for name in (
@@ -77,7 +77,7 @@ OF_MPMATH = {
         "cosh", "tanh", "asinh",
         "acosh", "atanh", "atan2", "hypot", "floor", "ceil", "isfinite", "isinf", "isnan", "sign")
 } | {"rint": "nint"}
-"""Ops, and the functions of an mpmath context that compute them."""
+"""Ops and the functions of an mpmath context that compute them."""
 
 
 def _mpmaths(name: str) -> Any:
@@ -88,7 +88,7 @@ def _mpmaths(name: str) -> Any:
 
 
 def _real(x: Array, kind: Any) -> Any:
-    """Return a number as one of an mpmath context's real ones: floats exactly, a quotient to its digits."""
+    """Return a number as a real number of an mpmath context: floats exactly, a quotient to its precision."""
     return kind.context.convert(x)
 
 
@@ -97,7 +97,7 @@ def _complex(x: Array, kind: Any) -> Any:
 
 
 def _real_literal(x: float, kind: Any) -> Any:
-    """Return what the text of a float says, rounded as the context rounds, which its own quotients are not."""
+    """Return the number that a float's text denotes, rounded as the context rounds, unlike its own quotients."""
     return kind.context.mpf(repr(float(x)))
 
 
@@ -106,9 +106,7 @@ def _complex_literal(x: float, kind: Any) -> Any:
 
 
 def register_mpmath(context: Any, real: type, complex_: type) -> None:
-    """Add the adapters of mpmath's numbers, by the classes that all its contexts share, and
-    the precision of its own.
-    """
+    """Register the adapters of mpmath numbers by the contexts' common base classes, and `context`'s precision."""
     PRECISION["mpmath precision"] = lambda: (context.prec, context._prec_rounding[1])
     own = {op: _mpmaths(name) for op, name in OF_MPMATH.items()}
     own["trunc"] = lambda x: own["floor"](x) if x >= 0 else own["ceil"](x)

@@ -1,4 +1,4 @@
-"""How values and their types are written, in a few characters."""
+"""formatting: short texts of values and of their types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tapegrad.numbers.kinds import Array
 
 
 def plain(value: Any) -> Any:
-    """Return the number or array behind any number of traces: what is only looked at goes on no tape."""
+    """Return the number or array behind any number of proxies, without recording anything."""
     while hasattr(type(value), "_tracer"):
         value = value._val
     return value
@@ -22,12 +22,12 @@ PYTHON = frozenset([float, int, complex, bool])
 
 
 def is_python(x: Array) -> bool:
-    """True for what is neither an array nor one of NumPy's numbers, nor a proxy of one."""
+    """True for a value that is neither a NumPy array or scalar nor a proxy of one."""
     return not isinstance(plain(x), (np.ndarray, np.generic))
 
 
 def type_name(value: Any) -> str:
-    """Return the short name of a value's type, with shape and device where it has them."""
+    """Return the short name of a value's type, with shape and device if it has them."""
     value = plain(value)
     if hasattr(type(value), "_type_name"):
         return value._type_name  # type: ignore[no-any-return]
@@ -38,18 +38,18 @@ def type_name(value: Any) -> str:
 
 
 def type_text(kind: type, dtype: Any = None, shape: Any = (), device: Any = "cpu") -> str:
-    """Write a class, or a dtype with shape and device."""
+    """Return the text of a class, or of a dtype with shape and device."""
     if dtype is None:
         return kind.__name__
     dims = f"[{','.join(map(str, shape))}]" if shape or not issubclass(kind, np.generic) else ""
     return f"{_name(dtype)}{dims}" + (f"@{device}" if str(device) != "cpu" else "")
 
 
-_name = functools.lru_cache(maxsize=256)(str)  # of a dtype: NumPy makes it anew each time, in Python
+_name = functools.lru_cache(maxsize=256)(str)  # the text of a dtype, which NumPy formats anew each time, in Python
 
 
 def count_of(n: int, noun: str) -> str:
-    """Write a number of things.
+    """Return a count with its noun.
 
     >>> count_of(1, "input"), count_of(2, "input")
     ('1 input', '2 inputs')
@@ -58,7 +58,7 @@ def count_of(n: int, noun: str) -> str:
 
 
 def brief(value: Any, limit: int = 48) -> str:
-    """Write an argument or a constant in a few characters."""
+    """Return an argument or a constant as short text."""
     value = plain(value)
     if hasattr(type(value), "_brief"):
         return value._brief  # type: ignore[no-any-return]
@@ -80,7 +80,7 @@ def brief(value: Any, limit: int = 48) -> str:
     elif isinstance(value, np.dtype):
         text = str(value)
     elif type(value) is int and value.bit_length() > 4096:
-        text = f"<int of {value.bit_length()} bits>"  # Python refuses to write a longer one
+        text = f"<int of {value.bit_length()} bits>"  # Python refuses to format longer ones
     elif type(value) is bytes and len(value) > 16:
         text = f"<{len(value)} bytes>"
     elif callable(value):
@@ -93,12 +93,12 @@ def brief(value: Any, limit: int = 48) -> str:
 
 
 def quoted(value: Any) -> str:
-    """Write what was expected of a value, in the message of an error: bytes by their number."""
+    """Return the expected value as text for an error message; bytes by their length."""
     return brief(value) if type(value) is bytes else repr(value)
 
 
 def name_of(fn: Any) -> str:
-    """Return the name of a function, of an object that is called that of its class."""
+    """Return the name of a function, or of a callable object's class."""
     return getattr(fn, "__name__", type(fn).__name__)
 
 
@@ -110,6 +110,6 @@ def spelled(fn: Callable[..., Any]) -> str:
     """
     if hasattr(fn, "__objclass__"):
         return f"x.{fn.__name__}"
-    # scipy.optimize._minimize; a ufunc has none
+    # scipy.optimize._minimize becomes scipy.optimize; a ufunc has no module
     module = (getattr(fn, "__module__", None) or "numpy").partition("._")[0]
     return f"{module.replace('numpy', 'np', 1)}.{fn.__name__}"

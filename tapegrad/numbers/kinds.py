@@ -1,4 +1,4 @@
-"""kinds: what rules and composites are annotated with: arrays, cotangents, axes, dtypes."""
+"""kinds: type annotations of rules and composites: arrays, cotangents, axes, dtypes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Array(Protocol):
-    """What rules and composites compute with: arrays of NumPy's, tensors as arrays, and the proxies of both.
+    """The values that rules and composites compute with: NumPy arrays, tensors as arrays, and proxies of both.
 
-    What an operation gives is of any kind: a proxy where one goes in, and a number where an axis is gone.
+    The result of an operation is typed Any: a proxy if an argument is one, a number if all axes are reduced.
     """
 
     @property
@@ -57,15 +57,15 @@ class Array(Protocol):
 
 
 Cotangent: TypeAlias = Array
-"""The sensitivity of an output to a value: of the value's shape."""
+"""The sensitivity of an output to a value, with the value's shape."""
 
 Axis: TypeAlias = int | Sequence[int] | None
-"""An axis, several, or all."""
+"""An axis, several axes, or None for all."""
 
 DType: TypeAlias = "DTypeLike"
-"""A dtype, in any of the ways that NumPy takes, or none."""
+"""A dtype in any form that NumPy accepts, or None."""
 
 
 def is_generator(x: Any) -> bool:
-    """True for NumPy's random generators: an input, so that a replay can be given another."""
+    """True for NumPy's random generators. They are inputs, so that a replay can take another one."""
     return type(x).__name__ in ("Generator", "RandomState") and type(x).__module__.startswith("numpy.random")

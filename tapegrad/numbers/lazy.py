@@ -1,4 +1,4 @@
-"""lazy: modules that only some programs need, imported when the first of their names is used."""
+"""lazy: optional modules, imported on first use of one of their names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from tapegrad.errors import MissingPackage, user_location
 
 EXTRAS = {"torch": "tapegrad[torch]", "scipy": "tapegrad[scipy]", "llvmlite": "tapegrad[native]"}
-"""What to install for a package that only some programs need."""
+"""The pip requirement that provides each optional package."""
 
 
 def needed(name: str) -> ModuleType:
-    """Import a module of a package that only some programs need, and return it.
+    """Import and return a module of an optional package.
 
-    Raises MissingPackage, which says how to install it, where it is not installed.
+    Raises MissingPackage with the install command if it is not installed.
 
     >>> needed("math").sqrt(4.0)
     2.0
@@ -31,7 +31,7 @@ def needed(name: str) -> ModuleType:
 
 
 class Lazy:
-    """Stand for a module; `import tapegrad` then does not import what only some programs need.
+    """A placeholder for a module, so that `import tapegrad` does not import optional packages.
 
     >>> Lazy("math").sqrt(4.0)
     2.0
@@ -41,10 +41,10 @@ class Lazy:
         self.__dict__["__lazy__"] = name
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__wrapped__":  # inspect asks this of everything in a module, as doctest does
+        if name == "__wrapped__":  # inspect and doctest probe every object in a module for it
             raise AttributeError(name)
         found = getattr(needed(self.__dict__["__lazy__"]), name)
-        self.__dict__[name] = found  # the next look-up costs no more than one in a module
+        self.__dict__[name] = found  # cached, so the next look-up is as fast as a module's
         return found
 
 

@@ -1,4 +1,4 @@
-"""memory: where the numbers of an array, a tensor or a buffer of Python's lie, and which lie in the same place."""
+"""memory: the address ranges of arrays, tensors and Python buffers, and whether two overlap."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-C_DATA: Any = ctypes.c_int.__mro__[-2]  # what ctypes makes
-_FLAT, _ITER = np.flatiter, np.nditer  # under which names a trace has others
+C_DATA: Any = ctypes.c_int.__mro__[-2]  # the base class of ctypes data
+_FLAT, _ITER = np.flatiter, np.nditer  # a trace replaces these names in NumPy
 BUFFERS: tuple[type, ...] = (memoryview, bytearray, array, mmap.mmap, C_DATA, np.ndarray, _FLAT, _ITER)
 
 
 def span(x: Any) -> tuple[int, int]:
-    """Return the addresses between which the numbers lie, an empty span for what keeps none in the host's memory.
+    """Return the address range of the numbers, an empty range if none are in host memory.
 
     >>> x = np.zeros(3)
     >>> start, end = span(x)
@@ -33,13 +33,13 @@ def span(x: Any) -> tuple[int, int]:
                 start = ctypes.addressof(x.contents)
                 return start, start + ctypes.sizeof(x.contents)
             return span(np.asarray(memoryview(x)))  # type: ignore[arg-type]
-        except (ValueError, TypeError, BufferError):  # released, closed, or of a form that NumPy does not know
+        except (ValueError, TypeError, BufferError):  # released, closed, or of a format that NumPy does not support
             return 0, 0
     return bounds(x)
 
 
 def bounds(x: Any) -> tuple[int, int]:
-    """Return the span of an array or a tensor; of a tensor that of all its storage."""
+    """Return the address range of an array or of a tensor's whole storage."""
     if isinstance(x, np.ndarray):
         return np.lib.array_utils.byte_bounds(x) if x.size else (0, 0)
     if x.device.type != "cpu" or not x.numel():
@@ -50,6 +50,6 @@ def bounds(x: Any) -> tuple[int, int]:
 
 
 def meet(a: Any, b: Any) -> bool:
-    """Return whether a buffer and an array, a tensor or another buffer may lie in the same memory."""
+    """Return whether a buffer and an array, tensor or other buffer may share memory."""
     (start, end), (begin, stop) = span(a), span(b)
     return start < stop and begin < end

@@ -1,4 +1,4 @@
-"""meta_tensors: tensors without memory, on which torch finds dtypes, shapes and strides and computes nothing."""
+"""meta_tensors: tensors without memory, on which torch computes dtypes, shapes and strides only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tapegrad.numbers.lazy import torch
 
 
 def without_memory(dtype: Any, shape: Sequence[int], strides: Sequence[int] | None) -> Any:
-    """Return a tensor on torch's "meta" device; `strides` are in bytes, without them it is contiguous."""
+    """Return a tensor on torch's "meta" device; `strides` are in bytes, None for a contiguous tensor."""
     if strides is None:
         return torch.empty(tuple(shape), dtype=dtype, device="meta")
     steps = [step // dtype.itemsize for step in strides]
@@ -17,9 +17,9 @@ def without_memory(dtype: Any, shape: Sequence[int], strides: Sequence[int] | No
 
 
 def evaluated(run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what an implementation for tensors makes of such ones; None where it asks for their content."""
+    """Return the result of a torch implementation on meta tensors; None if it reads their content."""
     try:
         with torch.no_grad():
             return run(*args, **kwargs)
-    except Exception:  # torch has many, of its own and of Python's
+    except Exception:  # torch raises many kinds of errors
         return None

@@ -1,4 +1,4 @@
-"""nested: tuples, lists and dicts of values, made again with other parts."""
+"""nested: rebuilding tuples, lists and dicts with other parts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 
 def tuple_of(kind: Any, parts: Iterable[Any]) -> Any:
-    """Return a tuple of a class, made as Python's own are made: no code of a Python class runs. Classes of C, as that
-    of what `torch.sort` returns, have a way of their own.
-    """
+    """Return a tuple subclass's instance without running its Python code; C classes (`torch.sort`'s) call theirs."""
     parts = [*parts]
     try:
         return tuple.__new__(kind, parts)
@@ -18,7 +16,7 @@ def tuple_of(kind: Any, parts: Iterable[Any]) -> Any:
 
 
 def inside(fn: Callable[[Any], Any], x: Any) -> Any:
-    """Return a tuple, list or dict with each of its parts as `fn` makes it; other values as they are."""
+    """Return a tuple, list or dict with `fn` applied to each part; other values unchanged."""
     kind = type(x)
     if kind is tuple or kind is list:
         return kind(map(fn, x))

@@ -1,5 +1,5 @@
-"""object_state: what an object stores beside the content of its base type: the `__dict__`, slots, the settings of a
-defaultdict or a deque. Reading them calls no method of the object's class.
+"""object_state: the state of an object beside the content of its base type: `__dict__`, slots, the settings of a
+defaultdict or a deque. Reading it calls no method of the object's class.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def attributes(x: Any) -> Any:
-    """Return the `__dict__` of an object; None where it has none."""
+    """Return the `__dict__` of an object, or None."""
     for base in type(x).__mro__:
         found: Any = vars(base).get("__dict__")
         if type(found) in (GetSetDescriptorType, MemberDescriptorType):
@@ -21,9 +21,7 @@ def attributes(x: Any) -> Any:
 
 
 def slots_of(kind: Any) -> dict[str, Any]:
-    """Return the descriptors of the slots that a class and its bases declare, by name; members that C code declares,
-    `partial.func`, are no slots.
-    """
+    """Return the slots that a class and its bases declare, by name, without members of C types (`partial.func`)."""
     return _slots_of(kind)
 
 
@@ -45,7 +43,7 @@ def slot_values(x: Any) -> dict[str, Any]:
 
 
 def settings_of(x: Any) -> tuple[Any, ...]:
-    """Return what a defaultdict or a deque is made with beside its items."""
+    """Return the constructor settings of a defaultdict or a deque beside its items."""
     return (_FACTORY.__get__(x),) if isinstance(x, defaultdict) else (_LENGTH.__get__(x),) if isinstance(x, deque) \
         else ()
 
@@ -60,4 +58,4 @@ class _Object:
 
 _object = _Object()
 _table = attributes(_object)
-ALONE = sys.getrefcount(_table)  # references to a `__dict__` that only its object has, and a variable here
+ALONE = sys.getrefcount(_table)  # the reference count of a `__dict__` that only its object and one variable refer to

@@ -1,7 +1,7 @@
-"""parallel: the threads that help the one that computes, and a function of long arrays that they compute together.
+"""parallel: the worker threads, and elementwise functions of long arrays computed on several of them.
 
-NumPy's ufuncs release the interpreter lock, but run in one thread. In parts that begin at multiples of a vector's
-length they give the same bits.
+NumPy's ufuncs release the interpreter lock but run in one thread. Computed in parts that begin at multiples of a
+vector's length they give the same bits.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 futures: Any = Lazy("concurrent.futures")
 
-LONG = 1 << 20  # elements of an array, from which on a function of it is computed in parts
-# elements of a part: each costs a handover of the interpreter lock, and at the end a thread
-# waits for the last of another
+LONG = 1 << 20  # the number of elements from which an array is computed in parts
+# elements of a part: each part costs a handover of the interpreter lock, and at the end threads wait for the last part
 PART = 1 << 17
 
 _OPERATORS: dict[Any, np.ufunc] = {operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply,
@@ -34,9 +33,7 @@ _empty, _errstate = np.empty, np.errstate  # a trace replaces both in NumPy
 
 
 def usual() -> int:
-    """Return how many threads there are unless a program says so: what OMP_NUM_THREADS says, or one for each processor
-    that this process may use.
-    """
+    """Return the default number of threads: OMP_NUM_THREADS, or one per processor that this process may use."""
     told = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if told.isdigit() and int(told):
         return int(told)
@@ -44,12 +41,12 @@ def usual() -> int:
 
 
 COUNT = np.array([usual()], np.int64)
-"""How many threads compute together: machine code reads it, too."""
+"""The number of threads in use; machine code reads it too."""
 
 
 def set_num_threads(n: int) -> None:
-    """Say on how many threads tapegrad computes: functions of long arrays, and independent large products of compiled
-    functions. The default is `OMP_NUM_THREADS`, or one for each processor that the process may use.
+    """Set the number of threads on which tapegrad computes functions of long arrays, and independent large products in
+    compiled functions. The default is `OMP_NUM_THREADS`, or one per processor that the process may use.
 
     >>> before = get_num_threads()
     >>> set_num_threads(2)
@@ -64,43 +61,41 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_threads() -> int:
-    """Return on how many threads tapegrad computes."""
+    """Return the number of threads on which tapegrad computes."""
     return int(COUNT[0])
 
 
 @cache
 def workers() -> ThreadPoolExecutor:
-    """Return the threads that help those that call: made when first needed, one less than compute together."""
+    """Return the pool of worker threads, created on first use; the caller computes too and is not counted."""
     return futures.ThreadPoolExecutor(max(get_num_threads() - 1, 1), "tapegrad")  # type: ignore[no-any-return]
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.cache_clear)  # a child has not its parent's threads
+    os.register_at_fork(after_in_child=workers.cache_clear)  # a child process does not inherit threads
 
 
 def together(work: Callable[[], None], helpers: int) -> None:
-    """Run `work`, which does what there is left to do, here and in as many other threads where those are idle;
-    an error of one is raised here.
+    """Run `work`, which takes tasks until none are left, here and in up to `helpers` idle workers; raise their errors.
     """
     others: list[Future[None]] = []
     try:
-        with suppress(RuntimeError):  # Python is about to end, and begins nothing new
+        with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads
             for _ in range(helpers):
                 others.append(workers().submit(work))
         work()
     finally:
-        others = [other for other in others if not other.cancel()]  # those that have not begun find nothing left to do
+        others = [other for other in others if not other.cancel()]  # workers that have not started find no task left
         futures.wait(others)
     for other in others:
         other.result()
 
 
 def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
-    """Return `fn(*args)`, of a long array computed by several threads; `out` is an array to write the
-    value into, where it fits.
+    """Return `fn(*args)`, computed by several threads for long arrays; `out` is an array to write into if it fits.
 
-    A shorter one is computed in one piece. Where NumPy has anything to warn of, or to raise, the call is made again as
-    it is: so settings and filters mean what they mean.
+    Shorter arrays are computed in one piece. If NumPy would warn or raise, the call is repeated in one piece, so that
+    error settings and warning filters apply as usual.
 
     >>> in_parts(operator.mul, np.ones(3), 2.0)
     array([2., 2., 2.])
@@ -109,7 +104,7 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
     like = _like(args, LONG if out is None else 1)
     if (like is None or not like.ndim or type(ufunc) is not np.ufunc
         or not _keeps_dtype(ufunc, like.dtype.char, len(args))):
-        out = None  # there is room for another
+        out = None  # free its memory before the new result is allocated
         return fn(*args)
     if out is None or out.shape != like.shape or out.dtype != like.dtype or not (out.flags.c_contiguous
                                                                                  and out.flags.writeable):
@@ -128,8 +123,7 @@ def in_parts(fn: Callable[..., Any], *args: Any, out: Any = None) -> Any:
 
 
 def quietly(do: Callable[[int], None], number: int) -> bool:
-    """Call `do` with numbers from 0 on, so many of them, on several threads; return whether NumPy had nothing to warn
-    of, or to raise. An error of another kind is raised.
+    """Call `do(k)` for k in range(number) on several threads; return whether no floating-point warning or error arose.
     """
     jobs, begun, flagged = [do], count(), list[str]()
     settings: dict[str, Any] = {what: "ignore" if how == "ignore" else "call" for what, how in np.geterr().items()}
@@ -141,17 +135,15 @@ def quietly(do: Callable[[int], None], number: int) -> bool:
                 while not flagged and (k := next(begun)) < number:
                     do(k)
         except BaseException:
-            flagged.append("error")  # no other thread needs to go on
+            flagged.append("error")  # tells the other threads to stop
             raise
     together(work, min(get_num_threads(), number) - 1)
-    jobs.clear()  # the threads may hold `work` for a while
+    jobs.clear()  # the pool may keep `work` for a while
     return not flagged
 
 
 def _like(args: tuple[Any, ...], least: int) -> np.ndarray[Any, Any] | None:
-    """Return an array that an elementwise function's value will be like; None where the arguments are not all long
-    arrays of a kind, and numbers.
-    """
+    """Return the first array if all arguments are numbers or long arrays of one shape and dtype, else None."""
     like = None
     for arg in args:
         if type(arg) is np.ndarray:
@@ -166,5 +158,5 @@ def _like(args: tuple[Any, ...], least: int) -> np.ndarray[Any, Any] | None:
 
 @cache
 def _keeps_dtype(ufunc: np.ufunc, char: str, arity: int) -> bool:
-    """True for a ufunc that is element by element, from floats of a dtype to one of the same."""
+    """True for an elementwise ufunc from floats of a dtype to the same dtype."""
     return char in "fd" and ufunc.signature is None and f"{char * arity}->{char}" in ufunc.types

@@ -1,4 +1,4 @@
-"""quantities: numbers with a unit, of libraries that compute with them. The number is a leaf, the unit is static."""
+"""quantities: numbers with units from unit libraries. The number is a leaf, the unit is static."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tapegrad.numbers.cotangents import Absorbing
 
 
 class Quantities(NamedTuple):
-    """The adapter for a class of quantities: the number of one, its unit, a quantity of both; one in another unit,
-    which raises what the library raises where that does not fit; the unit of plain numbers.
+    """The adapter for a class of quantities: `number` and `unit` take one apart, `make` builds one, `into` converts it
+    to another unit (and raises as the library does if that is impossible), `one` is the unit of plain numbers.
     """
 
     number: Callable[[Any], Any]
@@ -25,36 +25,34 @@ QUANTITIES: dict[type, Quantities] = {}
 
 
 def add_quantities(kind: type, known: Quantities) -> None:
-    """Say how quantities of a class, and of its subclasses, are taken apart."""
+    """Register the adapter for a class of quantities and its subclasses."""
     QUANTITIES[kind] = known
     known_as.cache_clear()
 
 
 @functools.cache
 def known_as(cls: Any) -> Quantities | None:
-    """Return the adapter for a class of quantities, None for others."""
+    """Return the adapter for a class of quantities, None for other classes."""
     return next((QUANTITIES[base] for base in cls.__mro__ if base in QUANTITIES), None)
 
 
 class Measure(NamedTuple):
-    """The unit of a quantity, and its class."""
+    """The unit of a quantity, its class and adapter."""
 
     cls: type
     known: Quantities
     unit: Any
 
     def make(self, x: Any) -> Any:
-        """Return a quantity of this unit; a cotangent of nothing has none."""
+        """Return a quantity of this unit; a zero cotangent has no unit."""
         return x if isinstance(x, Absorbing) else self.known.make(x, self.unit)
 
     def taken(self, x: Any) -> Any:
-        """Return the number that a quantity has in this unit; raise what its library raises where it has none."""
+        """Return the number of a quantity converted to this unit; raise as its library does if that is impossible."""
         return self.known.number(self.known.into(x, self.unit))
 
     def per(self, x: Any, other: Measure | None) -> Any:
-        """Return a derivative by a quantity of this unit: a number, or a quantity of another unit over which it is
-        taken.
-        """
+        """Return the derivative of a number, or of a quantity with unit `other`, by a quantity of this unit."""
         if x is None:
             return None
         if other is None:
@@ -63,7 +61,7 @@ class Measure(NamedTuple):
 
 
 def measure_of(x: Any) -> Measure | None:
-    """Return the unit of a quantity, None for what is none."""
+    """Return the unit of a quantity, None for other values."""
     cls: Any = getattr(type(x), "_viewed_as", type(x))
     known = known_as(cls)
     return None if known is None else Measure(cls, known, known.unit(x))

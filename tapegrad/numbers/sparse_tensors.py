@@ -1,4 +1,4 @@
-"""torch's sparse tensors as the tensors that they are made of: where numbers stand, and the numbers, last."""
+"""sparse_tensors: torch's sparse tensors taken apart into their index tensors and, last, their values."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tapegrad.numbers.tensors import is_tensor
 
 
 class Form(NamedTuple):
-    """What a sparse tensor is apart from its tensors; `coalesced` if they stand in order, and no place occurs twice."""
+    """The static part of a sparse tensor; `coalesced` if its indices are sorted and unique."""
 
     layout: str
     size: tuple[int, ...]
     coalesced: bool
 
 
-# what makes one of traced tensors: filled by torch's frontend
+# builds a sparse tensor from traced tensors; filled by torch's frontend
 TRACED: list[Callable[[Form, tuple[Any, ...]], Any]] = []
 
 
 def is_sparse_tensor(x: Any) -> bool:
-    """True for a tensor of one of torch's sparse layouts, without importing torch."""
+    """True for a tensor in a sparse layout; does not import torch."""
     kind = type(x)
     if hasattr(kind, "_sparse_parts"):
         return True
@@ -33,7 +33,7 @@ def is_sparse_tensor(x: Any) -> bool:
 
 
 def taken_apart(x: Any) -> tuple[Form, tuple[Any, ...]]:
-    """Return the form of a sparse tensor, and its tensors as they are stored; of a traced one those that are traced."""
+    """Return the form of a sparse tensor and its stored tensors; of a traced one, the traced tensors."""
     if hasattr(type(x), "_sparse_parts"):
         return x._form, x._sparse_parts
     x, layout = x.detach(), str(x.layout).removeprefix("torch.")
@@ -43,12 +43,12 @@ def taken_apart(x: Any) -> tuple[Form, tuple[Any, ...]]:
 
 
 def stored_bytes(x: Any) -> int:
-    """Return how many bytes a tensor takes, a sparse one those of its parts."""
+    """Return the size of a tensor in bytes; for a sparse one, of its parts."""
     return sum(part.nbytes for part in taken_apart(x)[1]) if is_sparse_tensor(x) else x.nbytes  # type: ignore[no-any-return]
 
 
 def followed(x: Any) -> tuple[Any, ...]:
-    """Return the tensors of a sparse tensor that torch's own tape follows, in order, each place once."""
+    """Return the parts of a sparse tensor that torch's autograd tracks, each index once."""
     if x.layout is not torch.sparse_coo:
         return (*_compressed(x), x.values())
     x = x.coalesce()
@@ -61,7 +61,7 @@ def _compressed(x: Any) -> tuple[Any, Any]:
 
 
 def put_together(form: Form, parts: tuple[Any, ...]) -> Any:
-    """Return a sparse tensor of a form, around these tensors."""
+    """Return the sparse tensor of a form with these parts."""
     if any(hasattr(type(part), "_tracer") for part in parts):
         return TRACED[0](form, parts)
     if form.layout == "sparse_coo":

@@ -1,6 +1,4 @@
-"""systems: the number systems beside Python's, NumPy's and torch's: Fraction, Decimal, mpmath's, and the user's own,
-found by a number's type.
-"""
+"""systems: number systems besides Python's, NumPy's and torch's (Fraction, Decimal, mpmath, the user's), by type."""
 
 from __future__ import annotations
 
@@ -28,15 +26,14 @@ OPERATORS = frozenset(["__neg__", "__abs__", *(f"__{side}{name}__" for side in (
 
 
 class System:
-    """The adapter for one kind of number, whose operators are Python's.
+    """The adapter for one kind of number that computes by Python's operators.
 
-    `convert(x, kind)` makes any number one of that class, exactly if it can; `literal(x, kind)` does that of a float
-    that a program wrote. `functions` says by the name of an op how
-    that is computed; what is neither there nor an operator is refused. `attributes` are those that a traced number
-    shows: the name of an op, called where it is a method. `precision` names that of the context in which it computes,
-    one of PRECISION. Where the classes are a family, each with operators of its own, `declined` is the error that these
-    take for an operand which they do not know, and leave the operation to it. `partial` says that of two numbers
-    neither need be the larger one: a comparison is None then.
+    convert: `convert(x, kind)` makes any number one of class `kind`, exactly if possible. literal: `literal(x, kind)`
+    converts a float literal of the program. functions: implementations by op name; ops that are neither there nor
+    operators are refused. attributes, methods: the op that each attribute or method of a traced number calls.
+    precision: the name of its context's precision in PRECISION. declined: for a family of classes with their own
+    operators, the error by which an operator declines an unknown operand. partial: the order is partial, and an
+    undecided comparison is None.
     """
 
     __slots__ = ("attributes", "convert", "declined", "functions", "is_complex", "literal", "methods", "partial",
@@ -53,11 +50,9 @@ class System:
         self.functions, self.attributes, self.methods = dict(functions), dict(attributes), dict(methods)
 
     def run(self, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute an op of numbers of which one is of this system; raise UnknownFunction where
-        it has no meaning for them.
-        """
+        """Compute an op on numbers of this system; raise UnknownFunction if the system does not define it."""
         if any(holds_objects(x) or (type(x) is np.ndarray and x.dtype.kind == "b") for x in args):
-            return op.read(*args, **kwargs)  # beside these, and by a mask, NumPy computes, by their operators
+            return op.read(*args, **kwargs)  # NumPy computes these, by the operators of the elements
         self.check(op)
         y = self.functions.get(op.__name__, op.read)(*args, **kwargs)
         if op.pythonic:
@@ -65,9 +60,7 @@ class System:
         return y
 
     def check(self, op: Any) -> None:
-        """Raise UnknownFunction for an op that has no meaning here, though NumPy may compute
-        something of such objects.
-        """
+        """Raise UnknownFunction for an undefined op, even if NumPy computes something for such objects."""
         if not (op.pythonic or op.effects.nested or op.__name__ in self.functions
                 or op.__name__ in _ARRANGES):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
@@ -77,14 +70,14 @@ class System:
 
 
 def check_decided(name: str, y: Any) -> None:
-    """Raise UnknownFunction for what is neither true nor false: a comparison of intervals that overlap."""
+    """Raise UnknownFunction for an undecided comparison (None), as of overlapping intervals."""
     if y is None:
         raise UnknownFunction(f"{name} of these numbers is neither true nor false", user_location(),
                               "intervals that do not overlap: parts of these, each by itself")
 
 
 def truth(x: Any) -> bool:
-    """Return whether a number is not 0; raise UnknownFunction for an interval that holds more than that."""
+    """Return whether a number is nonzero; raise UnknownFunction for an interval that contains 0 and other numbers."""
     known = None if type(x) in ORDINARY else system_of(type(x))
     if known is not None and known.partial:
         check_decided("bool", known.functions["equal"](x, known.convert(0, type(x))))
@@ -92,19 +85,19 @@ def truth(x: Any) -> bool:
 
 
 SYSTEMS: dict[type, System] = {}
-PRECISION: dict[str, Callable[[], Any]] = {}  # by its name, which is that of a guard's fact: what reads it
-OWNERS: set[type] = set()  # classes of libraries whose methods are among these: their objects hold nothing traced
-# functions of libraries that take such numbers alone: replaced in a trace that has one among its inputs
+PRECISION: dict[str, Callable[[], Any]] = {}  # functions that read each precision; the name is also a guard's fact
+OWNERS: set[type] = set()  # library classes whose methods are among these; their objects hold no traced values
+# library functions that accept only such numbers: replaced in a trace that has one among its inputs
 INTERPOSED: list[FunctionType] = []
 
 
 def register(kind: type, convert: Callable[..., Any] | None = None, functions: Mapping[str, Callable[..., Any]] = {}, *,
              is_complex: bool = False) -> None:
-    """Make numbers of a class, and of its subclasses, ones that are differentiated in their own arithmetic,
-    that of Python's operators.
+    """Register a class of numbers, and its subclasses, to be differentiated in their own arithmetic by Python's
+    operators.
 
-    `convert(x)` makes one of an int or a float (`kind` itself, if not given); `functions` says what ops are that are no
-    operators, by their names.
+    `convert(x)` makes one from an int or a float (default: `kind` itself); `functions` implements ops other than
+    operators, by name.
 
     >>> import tapegrad as tg
     >>> class Modular:
@@ -124,7 +117,7 @@ def register(kind: type, convert: Callable[..., Any] | None = None, functions: M
 
 
 def add(kind: type, system: System) -> None:
-    """Say by which adapter numbers of a class are treated."""
+    """Register the adapter for numbers of a class."""
     if kind in SYSTEMS:
         raise DuplicateRule(f"numbers of {kind.__name__} are registered already", user_location(),
                             "keep one of the two")
@@ -133,7 +126,7 @@ def add(kind: type, system: System) -> None:
 
 
 def forget() -> None:
-    """Look for the adapters of classes anew."""
+    """Clear the cached look-ups of adapters."""
     _found.cache_clear()
     _is_unknown.cache_clear()
 
@@ -149,28 +142,27 @@ def _found(cls: type) -> System | None:
 
 
 def system_of(cls: type) -> System | None:
-    """Return the adapter for a class of numbers, None where it is Python's, NumPy's or torch's, or no number. A
-    subclass with operators of its own is another kind of number.
+    """Return the adapter for a class of numbers, None for Python's, NumPy's or torch's and for other classes. A
+    subclass that defines operators is another kind of number.
     """
     return _found(cls)
 
 
 @lru_cache(maxsize=4096)
 def _is_unknown(cls: type) -> bool:
-    """True for a class of numbers that no adapter is registered for."""
     known = (int, float, complex, np.ndarray, np.generic, enum.Enum)
     return (issubclass(cls, numbers.Number) and not issubclass(cls, known) and not hasattr(cls, "_tracer")
             and system_of(cls) is None)
 
 
 def system(x: Any) -> System | None:
-    """Return the adapter for a number, or for what stands behind a traced one."""
+    """Return the adapter for a number or for the number behind a proxy."""
     return None if type(x) in ORDINARY else system_of(type(plain(x)))
 
 
 def has_others(ops: Sequence[Any], kinds: Collection[type] | None = None) -> bool:
-    """True where numbers that are not Python's, NumPy's own or torch's are among the values of a tape's operations;
-    `kinds` are the classes of these, if they are known, and arrays then have no say.
+    """True if a tape's values include numbers other than Python's, NumPy's or torch's. `kinds` gives their classes if
+    known; arrays are then not examined.
     """
     dtypes = {getattr(plain(op.val), "dtype", None) for op in ops} if kinds is None else ()
     arrays = any(is_extension(dtype) or getattr(dtype, "kind", "") == "O" for dtype in dtypes)
@@ -183,13 +175,13 @@ def has_others(ops: Sequence[Any], kinds: Collection[type] | None = None) -> boo
 # -- arrays of objects
 
 _REAL = frozenset([int, float, np.float64, np.float32, np.int64])
-# what only arranges numbers in arrays, of objects where they are of a system
+# ops that only rearrange arrays, valid for object arrays of any system
 _ARRANGES = frozenset(["broadcast_to", "concatenate", "expand_dims", "getfield", "pack", "reshape", "scatter",
                        "squeeze", "stack", "sum"])
 
 
 def is_numeric(x: Any) -> bool:
-    """True for an array whose content has a gradient, or is a count: numbers of a dtype, or objects that are numbers.
+    """True for an array of numbers: of a numeric dtype, or of objects that are numbers.
 
     >>> is_numeric(np.array([Fraction(1, 3), 2])), is_numeric(np.array(["one", None]))
     (True, False)
@@ -204,8 +196,8 @@ def holds_objects(x: Any) -> bool:
 
 
 def kind_within(x: Any) -> type | None:
-    """Return the class of the numbers in an array of objects: that of the first which is of a system, else float or
-    int. None where there are complex numbers or other things, and for what is no array of objects.
+    """Return the class of the numbers in an object array: that of the first number of a registered system, else float
+    or int. None if it holds complex numbers or other objects, and for other values.
     """
     if not holds_objects(x):
         return None
@@ -217,13 +209,13 @@ def kind_within(x: Any) -> type | None:
 
 
 def system_within(x: Any) -> System | None:
-    """Return the adapter for a number, or for those in an array of objects, or for what stands behind traced ones."""
+    """Return the adapter for a number, for the elements of an object array, or for those behind a proxy."""
     kind = kind_within(plain(x))
     return system(x) if kind is None else system_of(kind)
 
 
 def as_objects(dx: Any, x: Any) -> Any:
-    """Return a gradient of an array of objects with numbers of the kind of that; of another array as it is."""
+    """Return a gradient with elements of the class of those in the object array `x`; other gradients unchanged."""
     kind = kind_within(x)
     if kind is not None and kind is not int:
         dx.flat = [as_kind(each, kind) for each in dx.flat]
@@ -231,9 +223,7 @@ def as_objects(dx: Any, x: Any) -> Any:
 
 
 def refuse_unknown(x: Array, name: str) -> System | None:
-    """Return the adapter that a number has; refuse one of a kind that nobody has registered: rules
-    would mix floats into it.
-    """
+    """Return the adapter of a number; refuse one of an unregistered class, since rules would mix floats into it."""
     kind: Any = type(x)
     if _is_unknown(kind):
         raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a kind of number that tapegrad does "
@@ -244,8 +234,8 @@ def refuse_unknown(x: Array, name: str) -> System | None:
 
 
 def plain_number(x: Any) -> Any:
-    """Return a number without the class of a program's whose operators are its own: an operation has computed with the
-    number alone. Others as they are.
+    """Return a number converted to its Python or NumPy base class if its own class, the user's, overrides operators:
+    ops have computed with the base value alone. Other values are returned unchanged.
     """
     kind: Any = type(x)
     if kind in ORDINARY or not issubclass(kind, (int, float, complex, np.number)) or issubclass(kind, enum.Enum):
@@ -254,13 +244,13 @@ def plain_number(x: Any) -> Any:
     return x if all(OPERATORS.isdisjoint(vars(base)) for base in own) else kind.__mro__[len(own)].__pos__(x)
 
 
-# -- conversion. Of a traced number it is an op, which is defined further up
+# -- conversion. For a traced number it is an op, which is defined in a higher layer
 
 RECORDED: dict[str, Callable[..., Any]] = {}
 
 
 def as_kind(x: Any, kind: Any) -> Any:
-    """Return a number as one of a class: of Python's, or of a number system."""
+    """Return a number converted to a class: a Python class or one of a number system."""
     if type(x) is kind or ((known := system_of(kind)) is not None and known.declined and system(x) is known):
         return x
     if hasattr(type(x), "_tracer"):
@@ -269,8 +259,8 @@ def as_kind(x: Any, kind: Any) -> Any:
 
 
 def promoted(args: tuple[Any, ...], y: Array) -> tuple[Any, ...]:
-    """Return the arguments of a call whose value is of a number system with floats among them as numbers of that
-    system, as its operators take them: a formula that computes with such an argument alone would round.
+    """Return the arguments of a call, with floats converted if its value is of a number system, as the operators do: a
+    formula that computes with a float alone would round.
     """
     if system(y) is None:
         return args
@@ -279,7 +269,7 @@ def promoted(args: tuple[Any, ...], y: Array) -> tuple[Any, ...]:
 
 
 def converted(x: Any, kind: Any) -> Any:
-    """Return a plain number as one of a class."""
+    """Return a plain number converted to a class."""
     known = system_of(kind)
     x = x.item() if isinstance(x, (np.generic, np.ndarray)) else x
     if is_complex_number(x) and not (kind is complex or (known is not None and known.is_complex)):
@@ -294,18 +284,18 @@ def converted(x: Any, kind: Any) -> Any:
 
 
 def is_complex_number(x: Array) -> bool:
-    """True for a complex number that is neither NumPy's nor torch's."""
+    """True for a complex number other than NumPy's and torch's."""
     if isinstance(x, complex):
         return True
     known = system_of(type(x))
     return known is not None and known.is_complex
 
 
-# -- what means the same in every system
+# -- functions common to all systems
 
 
 def number_of(x: Array, known: System, *others: Any) -> Any:
-    """Return a number that a formula wrote down as one of the kind of the others."""
+    """Return a literal of a formula as a number of the others' class."""
     if system_of(type(x)) is not None:
         return x
     return known.convert(x, next(type(other) for other in others if system_of(type(other)) is known))
@@ -329,7 +319,7 @@ _OF_ANY: dict[str, Callable[..., Any]] = {
 
 
 def functions(**own: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """Return what the ops are of a system of real or complex numbers: those that all share, and its own."""
+    """Return the functions of a system of real or complex numbers: the common ones and its own."""
     return {
         **_OF_ANY, "real": lambda x: x.real, "imag": lambda x: x.imag, "conjugate": lambda x: x.conjugate(),
         "sign": lambda x: _like(x, (x > 0) - (x < 0)), "isnan": lambda x: x != x,
@@ -338,25 +328,24 @@ def functions(**own: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     }
 
 
-# -- code of the classes of numbers themselves: asked whether it may compute with a traced number, that says no,
-# and is asked in its turn
+# -- detection of operators in the code of number classes that receive a proxy as operand
 
-# of Fraction's code, those that ask for the class of an operand
+# the functions of fractions.py that test an operand's class
 _OPERAND = frozenset(["forward", "_richcmp", "__eq__", "__pow__"])
 _OPERATOR = OPERATORS | {"__div__", "__rdiv__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "_cmp",
                          "mpf_convert_rhs", "mpf_convert_lhs", "mpc_convert_lhs"}
 
 
 def computes(frame: FrameType, x: Array) -> bool:
-    """True for a frame of a class of numbers that asks what kind of operand a traced number is: it is to leave
-    the operator to that one.
+    """True for a frame of a number class that tests whether it can compute with a traced operand; it should return
+    NotImplemented, which leaves the operator to the proxy.
     """
     if frame.f_globals.get("__name__") == "abc" and frame.f_back is not None:
         frame = frame.f_back
     module = frame.f_globals.get("__name__", "")
     if module == "fractions":
         return frame.f_code.co_name in _OPERAND and (isinstance(x, int) or system_of(type(x)) is not None)
-    if module == "mpmath.ctx_iv":  # which raises for what it does not know, and declines its own without an `_mpi_`
+    if module == "mpmath.ctx_iv":  # it raises for unknown operands, and declines a number without an `_mpi_`
         if hasattr(x, "_mpi_"):
             return False
         raise UnknownFunction(f"an interval beside a traced {type(x).__name__}", user_location(),
@@ -365,14 +354,14 @@ def computes(frame: FrameType, x: Array) -> bool:
 
 
 def decline(x: Any, frame: FrameType) -> None:
-    """Raise what an operator of a family of numbers takes for an operand that it does not know, where one asks."""
+    """Raise the error by which an operator of the number family declines an operand, if the frame is one."""
     known = system_within(x)
     if known is not None and known.declined and computes(frame, x):
         raise known.declined(f"a traced {type(x).__name__}")
 
 
 def is_operator(frame: FrameType | None) -> bool:
-    """True for a frame that mpmath's operators lead to, and not one of its functions."""
+    """True for a frame called by one of mpmath's operators rather than its functions."""
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mpmath":
         name = frame.f_code.co_name
         if name in _OPERATOR:

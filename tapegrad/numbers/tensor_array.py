@@ -1,8 +1,8 @@
-"""TensorArray: a tensor that answers as NumPy's array does.
+"""TensorArray: a tensor that behaves as a NumPy array.
 
-A rule is written with ops, Python's operators and methods of arrays, and a user's with NumPy. On tensors those would
-have torch's meaning: other promotion, no negative steps, `sum` but no `astype`. So rules are handed tensors in this
-form, and what they return is taken out of it again.
+Rules are written with ops, Python operators and array methods; a user's rules with NumPy. On tensors these would have
+torch's semantics: other promotion, no negative steps, `sum` but no `astype`. Rules therefore get tensors in this
+wrapper, and their results are unwrapped.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ from tapegrad.numbers.view_path import Path, follow
 
 
 class TensorArray:
-    """A tensor with the operators, methods and protocols of an array: each is the op, or
-    composite, that NumPy's means.
-    """
+    """A tensor with the operators, methods and protocols of an array, dispatched to ops and composites."""
 
     __slots__ = ("tensor",)
-    # (filled by rules.registry, which stands above this file)
+    # filled by rules.registry, which may import this file but not the reverse
     meanings: dict[Any, Callable[..., Any]] = {}  # noqa: RUF012
 
     def __init__(self, tensor: Any) -> None:
@@ -36,12 +34,12 @@ class TensorArray:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[override]
-        return np.ndarray  # to isinstance: a rule asks whether an index is an array
+        return np.ndarray  # for isinstance: a rule tests whether an index is an array
 
     @property
     def shape(self) -> tuple[int, ...]:
         x = self.tensor
-        # a rule asks a proxy as it asks others: the tape guards its inputs
+        # a rule reads a proxy's shape in the same way, and the outer tape guards it
         return tuple(x._shape if hasattr(type(x), "_tracer") else x.shape)
 
     @property
@@ -58,7 +56,7 @@ class TensorArray:
         return self.tensor.numel()  # type: ignore[no-any-return]
 
     def astype(self, dtype: Any) -> TensorArray:
-        """Return it in another dtype."""
+        """Return the array in another dtype."""
         return TensorArray(self.tensor.to(torch_dtype(dtype)))
 
     def __getattr__(self, name: str) -> Any:
@@ -90,7 +88,7 @@ class TensorArray:
         add_at(self.tensor, unwrap(piece), unwrap(index))
 
     def _reach(self, index: tuple[Any, ...], path: Path) -> tuple[TensorArray, tuple[Any, ...]]:
-        """Go through as much of a path as torch has views for, and by the numbers of places through the rest."""
+        """Return the view along a path and the index in it; if torch has no view, the last view and flat indices."""
         x, at = self.tensor, 0
         while at < len(path) and share_memory(part := follow(x, path[at: at + 1]), x):
             x, at = part, at + 1
@@ -98,12 +96,12 @@ class TensorArray:
             return TensorArray(x), index
         n, shape = x.numel(), tuple(x.shape)
         places = torch.arange(n, device=x.device).reshape(shape)
-        if x.is_complex():  # the real parts have numbers, and the imaginary ones the next
+        if x.is_complex():  # real parts get numbers from 0, imaginary parts from n
             places = torch.complex(places.double(), (places + n).double())
         found = read(follow(places, path[at:]), unwrap(index))
         if found.is_complex() or not x.is_complex():
             return TensorArray(x), unraveled(found.real.long(), shape)
-        imaginary = bool((found >= n).all())  # the path leads through .imag, or else .real
+        imaginary = bool((found >= n).all())  # the path ends in .imag or in .real
         return TensorArray(x.imag if imaginary else x.real), unraveled(found.long() - imaginary * n, shape)
 
     def __len__(self) -> int:
@@ -147,14 +145,14 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert")
 
 
 def wrap(x: Any) -> Any:
-    """Return tensors, in tuples, lists and dicts too, as TensorArrays; other values as they are."""
+    """Return tensors, also inside tuples, lists and dicts, as TensorArrays; other values unchanged."""
     if is_tensor(x):
         return TensorArray(x)
     return inside(wrap, x)
 
 
 def unwrap(x: Any) -> Any:
-    """Return TensorArrays, in tuples, lists and dicts too, as the tensors they are."""
+    """Return TensorArrays, also inside tuples, lists and dicts, as their tensors; other values unchanged."""
     if type(x) is TensorArray:
         return x.tensor
     return inside(unwrap, x)

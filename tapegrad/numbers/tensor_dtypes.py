@@ -1,4 +1,4 @@
-"""tensor_dtypes: NumPy's dtypes and torch's for each other, and what dtypes come to together."""
+"""tensor_dtypes: conversion between NumPy's and torch's dtypes, and their promotion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tapegrad.numbers.lazy import torch
 
 
 class TensorDtype:
-    """A dtype that torch has and NumPy has not; it answers what rules ask of one."""
+    """A dtype of torch without a NumPy equivalent, with the attributes that rules read."""
 
     __slots__ = ("kind", "name")
 
@@ -33,13 +33,13 @@ class TensorDtype:
 
 
 _KINDS = {"bfloat16": "f", "complex32": "c"}
-# torch has no longer double
+# torch has no long double
 WIDEST = {"float128": "float64", "complex256": "complex128", "float96": "float64", "complex192": "complex128"}
 
 
 @functools.cache
 def numpy_dtype(dtype: Any) -> Any:
-    """Return NumPy's dtype of the same name as torch's; a TensorDtype where there is none.
+    """Return NumPy's dtype of the same name as torch's; a TensorDtype if there is none.
 
     >>> import torch
     >>> numpy_dtype(torch.float32), numpy_dtype(torch.bfloat16).kind
@@ -51,7 +51,7 @@ def numpy_dtype(dtype: Any) -> Any:
 
 @functools.cache
 def torch_dtype(dtype: DType) -> Any:
-    """Return torch's dtype of the same name as NumPy's; the widest it has for a long double.
+    """Return torch's dtype of the same name as NumPy's; its widest for a long double.
 
     >>> torch_dtype(np.float32), torch_dtype(int)
     (torch.float32, torch.int64)
@@ -63,13 +63,13 @@ def torch_dtype(dtype: DType) -> Any:
 
 
 def kind_of(x: Any) -> Any:
-    """Return what decides about promotion: the dtype of a tensor or of NumPy's scalar, the type of a Python number."""
+    """Return the operand of promotion: the dtype of a tensor or NumPy scalar, the type of a Python number."""
     kind = type(x)
     return kind if kind in PYTHON else x.dtype
 
 
 def numpy_stand_in(kind: Any) -> Any:
-    """Return what NumPy's rules of promotion are asked about; bfloat16 is promoted as float16 is."""
+    """Return a dtype that NumPy can promote in place of torch's; bfloat16 is promoted as float16."""
     if kind is bool:
         return np.dtype(bool)
     if isinstance(kind, type):
@@ -85,12 +85,12 @@ def _promoted(kinds: tuple[Any, ...]) -> Any:
 
 
 def given_back(dtype: Any, kinds: tuple[Any, ...]) -> Any:
-    """Return torch's dtype for one of NumPy's that was found with stand-ins."""
+    """Return torch's dtype for NumPy's promotion result, mapping float16 back to bfloat16."""
     return torch.bfloat16 if dtype == np.float16 and torch.bfloat16 in kinds else torch_dtype(dtype)
 
 
 def result_type(*args: Any) -> Any:
-    """Return the dtype that NumPy's promotion gives numbers, arrays and tensors, as torch's.
+    """Return torch's dtype for NumPy's promotion of numbers, arrays and tensors.
 
     >>> import torch
     >>> one, three = torch.zeros((), dtype=torch.float64), torch.zeros(3, dtype=torch.float32)
@@ -101,6 +101,6 @@ def result_type(*args: Any) -> Any:
 
 
 def inexact_type(*args: Any) -> Any:
-    """Return the same, and float64 for integers: what a function of real or complex numbers computes in."""
+    """Return the promoted dtype, float64 for integers: the dtype in which real or complex functions compute."""
     dtype = result_type(*args)
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.float64

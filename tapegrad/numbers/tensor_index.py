@@ -1,7 +1,7 @@
-"""Parts of tensors, by NumPy's indices: read, written to, added to.
+"""tensor_index: NumPy's indexing on tensors: read, write, add.
 
-torch has no negative steps, takes an integer before the arrays beside it where NumPy broadcasts it with them, and
-leaves open which of several values stays that are written to one place: NumPy's last does.
+torch has no negative steps, applies an integer before the index arrays beside it where NumPy broadcasts them together,
+and leaves open which of several values written to one place stays; in NumPy the last one does.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tapegrad.numbers.tensors import cast, is_tensor, to_tensor
 
 
 def parts_of(index: Any, device: Any) -> list[Any]:
-    """Return the parts of an index as torch takes them: its integers as int, or int64 tensors without axes where they
-    stand on the device, its arrays as int64 or bool tensors.
+    """Return the parts of an index in torch's form: integers as int, or as 0-d int64 tensors if they are on the device;
+    arrays as int64 or bool tensors.
     """
     parts = [_part(part, device) for part in (index if isinstance(index, tuple) else (index,))]
     if not any(is_tensor(part) and part.ndim for part in parts):
@@ -55,7 +55,7 @@ def is_turned(parts: Sequence[Any]) -> bool:
 
 
 def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
-    """Return a tensor flipped along the axes that are read backwards, and the index that reads it forwards."""
+    """Return a tensor flipped along the axes that are read backwards, and the index that then reads it forwards."""
     if not is_turned(parts):
         return x, parts
     rest = x.ndim - sum(_consumes(part) for part in parts if part is not Ellipsis)
@@ -73,7 +73,7 @@ def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def read(x: Any, index: tuple[Any, ...]) -> Any:
-    """Return `x[index]`: a view where torch has one."""
+    """Return `x[index]`, a view if torch has one."""
     x, parts = _turned(x, parts_of(index, x.device))
     if selects(parts):
         return torch.ops.aten.index(*_selected(x, parts))
@@ -88,13 +88,13 @@ def read(x: Any, index: tuple[Any, ...]) -> Any:
 
 
 def selects(parts: list[Any]) -> bool:
-    """True if an index has integers that stand on the device, and no arrays: torch would wait for them."""
+    """True if an index has integers on the device and no arrays; torch would synchronize for them."""
     return any(is_tensor(part) and not part.ndim and part.dtype is not torch.bool for part in parts)
 
 
 def _selected(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
-    """Return what the rest of such an index reads, a view if that is one, with the axes first
-    that the integers select along, and the integers.
+    """Return the part that the rest of such an index reads (a view if possible), with the axes that the integers select
+    moved to the front, and the integers.
     """
     axis, axes = 0, []
     rest = x.ndim - sum(_consumes(part) for part in parts if part is not Ellipsis)
@@ -107,8 +107,8 @@ def _selected(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _rows(x: Any, parts: list[Any]) -> tuple[int, Any] | None:
-    """Return the axis along which an index takes whole rows by one tensor of integers, and that tensor, of places
-    counted from the front: torch has functions for it, several times as fast. None for other indices.
+    """Return the axis along which an index takes whole rows by one integer tensor, and that tensor with non-negative
+    positions: torch has functions for this case that are several times as fast. None for other indices.
     """
     arrays = [axis for axis, part in enumerate(parts) if type(part) is not slice or part != slice(None)]
     if len(arrays) != 1 or not is_tensor(at := parts[arrays[0]]) or at.dtype is torch.bool or not x.ndim >= len(parts):
@@ -117,10 +117,10 @@ def _rows(x: Any, parts: list[Any]) -> tuple[int, Any] | None:
 
 
 def _hidden_gap(x: Array, parts: list[Any]) -> int | None:
-    """Return which axis a new one in place of the ellipsis would be, where it stands between
-    two arrays and for no axis at all.
+    """Return the position of the axis that None in place of the ellipsis would add, if the ellipsis stands between two
+    index arrays and spans no axis; else None.
 
-    It parts the two for NumPy, which then puts their axes first, and not for torch.
+    For NumPy such an ellipsis separates the arrays, so that their axes come first; torch ignores it.
     """
     arrays = [i for i, part in enumerate(parts) if is_tensor(part)]
     at = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
@@ -132,28 +132,25 @@ def _hidden_gap(x: Array, parts: list[Any]) -> int | None:
 
 
 def places(shape: tuple[int, ...], index: tuple[Any, ...], device: Any) -> Any:
-    """Return the numbers of the places that an index names, in an array of this shape."""
+    """Return the flat positions that an index selects in an array of this shape."""
     return read(torch.arange(math.prod(shape), device=device).reshape(shape), index)
 
 
 def is_basic(parts: list[Any]) -> bool:
-    """True if an index names no place twice and torch writes to it as NumPy does: one mask at most, no arrays of
-    integers, no negative steps.
+    """True if an index repeats no place and torch writes as NumPy does: one mask at most, no arrays, no negative steps.
     """
     arrays = [part for part in parts if is_tensor(part)]
     return not is_turned(parts) and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
 
 
 def is_view(parts: list[Any]) -> bool:
-    """True if reading these parts gives a view: no arrays, no bools, no negative steps."""
+    """True if indexing by these parts gives a view: no arrays, no bools, no negative steps."""
     return all(part is None or part is Ellipsis or type(part) is int
                or (isinstance(part, slice) and (part.step or 1) > 0) for part in parts)
 
 
 def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
-    """Do `x[index] = value` in place; where an index names a place twice, the last value stays. For a number that the
-    dtype cannot hold it raises as torch does.
-    """
+    """Do `x[index] = value` in place; at a repeated place the last value stays. An overflow raises as in torch."""
     parts = parts_of(index, x.device)
     if type(value) in (int, float, complex):
         torch.empty((), dtype=x.dtype).fill_(value)
@@ -167,7 +164,7 @@ def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
 
 
 def write_at(x: Any, value: Any, at: Any) -> None:
-    """Write values to numbered places, in place; the last stays."""
+    """Write values to flat positions, in place; the last one stays."""
     value = _fitted(value, at.shape)
     flat = at.reshape(-1)
     if flat.numel():
@@ -175,7 +172,7 @@ def write_at(x: Any, value: Any, at: Any) -> None:
 
 
 def unraveled(flat: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the index of each of numbered places. torch's function of that name copies the shape to the device."""
+    """Return the multi-index of flat positions. torch.unravel_index copies the shape to the device."""
     found = []
     for n in reversed(shape):
         found.append(flat % max(n, 1))
@@ -184,15 +181,13 @@ def unraveled(flat: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def last_of(flat: Any, size: int) -> Any:
-    """Return for each of `size` places which of these numbers of places is the last to name it; -1 where none does."""
+    """Return, for each of `size` places, the index of the last entry of `flat` that names it, -1 if none does."""
     order = torch.arange(flat.numel(), device=flat.device)
     return torch.full((size,), -1, device=flat.device).scatter_reduce_(0, flat, order, "amax")
 
 
 def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> None:
-    """Add at an index in place, as often as it names a place. `numbers` are those of x's
-    places, where they are known.
-    """
+    """Add at an index in place, once per repetition of a place. `numbers` holds the flat positions of x, if known."""
     parts = parts_of(index, x.device)
     piece = cast(piece, x)
     if is_view(parts):
@@ -217,7 +212,7 @@ def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> N
 
 
 def _fitted(value: Any, shape: Any) -> Any:
-    """Broadcast what is written to the shape of the place; as NumPy does, drop axes of length 1 that are too many."""
+    """Broadcast a value to the shape of its place, dropping surplus leading axes of length 1 as NumPy does."""
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = value[0]
     return value if value.shape == shape else value.broadcast_to(shape)

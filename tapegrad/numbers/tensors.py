@@ -1,9 +1,8 @@
-"""What torch needs to mean what NumPy means: dtypes and their promotion, places of tensors, computing on the host.
+"""tensors: NumPy's semantics on torch: dtypes and promotion, devices, and computing on the host.
 
-NumPy's rules are the meaning, those of NEP 50: arrays, 0-d ones too, and NumPy's scalars decide by their dtypes, and
-Python's numbers give way. torch lets a 0-d tensor give way as well, divides integers in its default dtype, and promotes
-int64 and float32 to float32: so dtypes are brought together here, before torch sees them. Nothing here reads or sets a
-global setting of torch's.
+NumPy's rules (NEP 50) apply: arrays, including 0-d ones, and NumPy scalars promote by their dtypes, and Python numbers
+are weak. torch treats a 0-d tensor as weak as well, divides integers in its default dtype, and promotes int64 and
+float32 to float32; so dtypes are unified here before torch sees them. No global setting of torch is read or set.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from tapegrad.numbers.tensor_dtypes import (
     torch_dtype,
 )
 
-# What cannot be a tensor, nor a proxy: a call of these alone is NumPy's
+# types that are neither tensors nor proxies: a call with these alone runs on NumPy
 ORDINARY = frozenset([*PYTHON, str, type(None), tuple, slice, type(Ellipsis), np.ndarray, np.float64, np.float32,
                       np.int64, np.bool_, np.complex128])
 
 
 def is_tensor(x: Any) -> bool:
-    """True for a torch tensor, without importing torch."""
+    """True for a torch tensor; does not import torch."""
     return is_tensor_type(type(x))
 
 
 def leaves_of_graph(x: Any) -> Iterator[Any]:
-    """Yield the tensors that one was computed of, on torch's own tape."""
+    """Yield the leaf tensors that a tensor was computed from, in torch's autograd graph."""
     stack, seen = [x.grad_fn], {x.grad_fn}
     while stack:
         node = stack.pop()
@@ -54,7 +53,7 @@ def leaves_of_graph(x: Any) -> Iterator[Any]:
 
 
 def check_dense(x: Any) -> None:
-    """Raise UnknownFunction for a sparse, a nested, a quantized tensor, and a distributed one of an unknown class."""
+    """Raise UnknownFunction for a sparse, nested, quantized or unsupported distributed tensor."""
     if is_spread(x):
         return
     if is_distributed(x):
@@ -68,52 +67,47 @@ def check_dense(x: Any) -> None:
         raise UnknownFunction(f"a {kind} is not traced", user_location(), cure)
 
 
-SPREAD: set[type] = set()  # classes of tensors that are spread over processes and can be traced
+SPREAD: set[type] = set()  # tensor classes that are distributed over processes and can be traced
 
 
 def is_spread(x: Any) -> bool:
-    """True for a tensor that is spread over processes and can be traced."""
+    """True for a tensor that is distributed over processes and can be traced."""
     return type(x) in SPREAD
 
 
 def is_distributed(x: Any) -> bool:
-    """True for a tensor of which each process has a part."""
+    """True for a tensor that is distributed over processes."""
     return str(type(x).__module__).startswith("torch.distributed.")
 
 
-_tensor_types: dict[Any, bool] = {}  # once torch is imported: a trace asks a thousand times
+_tensor_types: dict[Any, bool] = {}  # filled once torch is imported, since a trace calls it thousands of times
 
 
 def is_tensor_type(kind: Any) -> bool:
-    """True for torch's class of tensors and those derived from it."""
+    """True for torch.Tensor and its subclasses."""
     known = _tensor_types.get(kind)
     if known is None:
         tensor = getattr(sys.modules.get("torch"), "Tensor", None)  # None too while another thread is importing torch
         if tensor is None:
             return False
-        # by the type: isinstance would ask a proxy for its `__class__`
+        # by the type, since isinstance would call a proxy's `__class__`
         known = _tensor_types[kind] = issubclass(kind, tensor)
     return known
 
 
 def holds_tensor(xs: Iterable[Any]) -> bool:
-    """True if one of some values is a tensor."""
-    for x in xs:  # noqa: SIM110  (no generator: rules ask at every pullback)
+    """True if any value is a tensor."""
+    for x in xs:  # noqa: SIM110  # no generator, for speed: every pullback calls this
         if type(x) not in ORDINARY and is_tensor(x):
             return True
     return False
 
 
-# -- dtypes
-
-
-# -- tensors of values
+# -- conversion of values to tensors
 
 
 def to_tensor(x: Any, device: Any, dtype: Any = None) -> Any:
-    """Return a number, an array or a tensor as a tensor of a device; on the CPU an array's memory is
-    shared where that is possible.
-    """
+    """Return a number, array or tensor as a tensor on a device; on the CPU it shares an array's memory if possible."""
     if not is_tensor(x):
         if not isinstance(x, np.ndarray) or not x.ndim:
             kind: Any = x.dtype if hasattr(x, "dtype") else type(x)
@@ -121,23 +115,21 @@ def to_tensor(x: Any, device: Any, dtype: Any = None) -> Any:
             number = np.asarray(x, numpy_dtype(torch_dtype(x.dtype))).item() if hasattr(x, "dtype") else x
             return torch.full((), number, dtype=dtype, device=device)
         if min(x.strides, default=0) < 0 or x.dtype.name in WIDEST or not x.flags.writeable or not x.dtype.isnative:
-            # torch has no negative strides, and warns of what may not be written to
+            # torch has no negative strides, and warns about read-only memory
             x = x.astype(numpy_dtype(torch_dtype(x.dtype)), order="C")
         x = torch.from_numpy(x)
     return x.to(device=device, dtype=dtype or x.dtype)
 
 
 def convert(x: Any, dtype: Any) -> Any:
-    """Return a tensor in another dtype, the real part of complex numbers for a real one."""
+    """Return a tensor in another dtype; a real dtype takes the real part of complex numbers."""
     wanted = torch_dtype(dtype)
     return (x.real if x.is_complex() and not wanted.is_complex and wanted is not torch.bool
             else x).to(wanted, copy=True)
 
 
 def device_of(args: Iterable[Any]) -> Any:
-    """Return the device of the tensors among some values: another than the CPU where there is
-    one; None without tensors.
-    """
+    """Return the device of the tensors among some values, preferring one other than the CPU; None without tensors."""
     device = None
     for x in args:
         if type(x) not in ORDINARY and is_tensor(x) and (device is None or device.type == "cpu"):
@@ -146,7 +138,7 @@ def device_of(args: Iterable[Any]) -> Any:
 
 
 def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
-    """Return arguments with arrays as tensors, and all tensors on one device."""
+    """Return arguments with arrays converted to tensors and all tensors on one device."""
     device, apart = None, False
     for arg in args:
         kind = type(arg)
@@ -163,9 +155,7 @@ def on_one_device(args: Sequence[Any]) -> Sequence[Any]:
 
 
 def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> list[Any]:
-    """Return all arguments as tensors of one device and of their common dtype, floating or complex if
-    they are to be a `number`.
-    """
+    """Return all arguments as tensors of one device and their common dtype; `number` makes it floating or complex."""
     args = list(args)
     dtype = dtype or (inexact_type(*args) if number else result_type(*args))
     device = device_of(args)
@@ -173,11 +163,10 @@ def together(args: Iterable[Any], dtype: Any = None, number: bool = False) -> li
 
 
 def detached(x: Any) -> Any:
-    """Return a tensor, a parameter too, as a plain one that torch's own tape does not follow, in the same
-    memory; other values as they are.
+    """Return a tensor, or parameter, as a plain tensor detached from torch's autograd, sharing memory; other values
+    unchanged.
 
-    It has the attributes that the program has given the tensor: a traced value that lacked them would say so to
-    hasattr, and is to refuse.
+    It keeps the attributes that the program set on the tensor, so that hasattr finds them and a read of one is refused.
     """
     if is_tensor(x) and not hasattr(type(x), "_tracer") and (x.requires_grad or type(x) is torch.nn.Parameter):
         plain = x.detach()
@@ -188,8 +177,8 @@ def detached(x: Any) -> Any:
 
 
 def cast(value: Any, x: Any) -> Any:
-    """Return a value as what can be written into `x`: of its device and dtype, the real part where that is real, all of
-    it in each process where `x` is spread over these.
+    """Return a value as a tensor that can be written into `x`: with its device and dtype (the real part for a real
+    one), replicated in each process if `x` is distributed.
     """
     value = to_tensor(value, x.device)
     if is_spread(x) and type(value) is not type(x):
@@ -198,24 +187,24 @@ def cast(value: Any, x: Any) -> Any:
 
 
 def numbers_of(x: Any) -> tuple[int, ...]:
-    """Return one or several integers, tensors too, as a tuple: a shape, axes, shifts."""
+    """Return one or several integers, possibly tensors, as a tuple: a shape, axes, shifts."""
     return tuple(map(int, x)) if isinstance(x, (tuple, list)) or getattr(x, "ndim", False) else (int(x),)
 
 
 def share_memory(a: Any, b: Any) -> bool:
-    """True if two tensors, or those behind two proxies, lie in the same memory."""
+    """True if two tensors, or the tensors behind two proxies, share a storage."""
     a, b = [x._local_tensor if is_spread(x) else x for x in (plain(a), plain(b))]
     return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.numel() and b.numel())
 
 
 def overlap(a: Array, b: Array) -> bool:
-    """True if two arrays or tensors may share memory; what is neither shares none.
+    """True if two arrays or tensors may share memory; other values share none.
 
     >>> x = np.zeros(3)
     >>> overlap(x, x[1:]), overlap(x, x.copy()), overlap(x, 1.0)
     (True, False, False)
     """
-    if hasattr(type(a), "_tracer") or hasattr(type(b), "_tracer"):  # a proxy has none
+    if hasattr(type(a), "_tracer") or hasattr(type(b), "_tracer"):  # a proxy has no memory
         return False
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return bool(np.may_share_memory(a, b))
@@ -228,26 +217,24 @@ def overlap(a: Array, b: Array) -> bool:
 
 
 def is_memory(x: Array) -> bool:
-    """True for an array or a tensor: what can be written to in place."""
+    """True for an array or a tensor, which can be written in place."""
     return isinstance(x, np.ndarray) or is_tensor(x)
 
 
 def is_writable(x: Array) -> bool:
-    """True unless it is an array that may only be read."""
+    """True unless it is a read-only array."""
     return bool(getattr(getattr(x, "flags", None), "writeable", True))
 
 
 def duplicate(x: Any) -> Any:
-    """Return an array or a tensor in memory of its own, laid out as it is, gaps and turned axes too: by them it is
-    decided what is a view of it.
-    """
-    if hasattr(x, "_tracer"):  # a traced one records its copy
+    """Return a copy with the same strides (gaps, axis order), which decide whether later reshapes are views."""
+    if hasattr(x, "_tracer"):  # a proxy records its copy
         return x.clone() if is_tensor(x) else x.copy(order="K")
     if is_tensor(x):
         y = x.clone()
         return (y if y.stride() == x.stride() or 0 in x.stride()
                 else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x))
-    # numbers that stand in it several times are written apart
+    # elements that share an address can be written separately in the copy
     if x.flags.forc or x.dtype.hasobject or (0 in x.strides and x.flags.writeable):
         return x.copy(order="K")
     low, high = np.lib.array_utils.byte_bounds(x)
@@ -259,9 +246,7 @@ def duplicate(x: Any) -> Any:
 
 
 def to_host(x: Any) -> Any:
-    """Return a tensor as NumPy has it, all of one that is spread over processes, a 0-d one as a scalar; other values as
-    they are. bfloat16 becomes float32.
-    """
+    """Return a tensor as an array (gathered if distributed) or scalar, bfloat16 as float32; other values unchanged."""
     if not is_tensor(x):
         return x
     x = (x.full_tensor() if is_spread(x) else x).detach().resolve_conj().resolve_neg().cpu()
@@ -269,16 +254,14 @@ def to_host(x: Any) -> Any:
 
 
 def all_on_host(x: Any) -> Any:
-    """Return nested tuples, lists and dicts with NumPy's arrays and scalars for the tensors in them."""
+    """Return nested tuples, lists and dicts with tensors replaced by NumPy arrays and scalars."""
     if type(x) in (tuple, list):
         return type(x)(map(all_on_host, x))
     return {key: all_on_host(part) for key, part in x.items()} if type(x) is dict else to_host(x)
 
 
 def from_host(y: Any, device: Any, narrow: Any = None) -> Any:
-    """Return NumPy's arrays and scalars, in tuples or lists too, as tensors of a device; float32 as
-    `narrow`, if that was given.
-    """
+    """Return NumPy values, also in tuples or lists, as tensors on a device; float32 becomes `narrow` if given."""
     if isinstance(y, (tuple, list)):
         parts = [from_host(part, device, narrow) for part in y]
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
@@ -288,10 +271,9 @@ def from_host(y: Any, device: Any, narrow: Any = None) -> Any:
 
 
 def on_host(impl: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the torch implementation that computes with NumPy or SciPy: tensors go to the host, and what
-    comes of them goes back.
+    """Return a torch implementation that computes by NumPy or SciPy on the host and moves the results back.
 
-    For what torch has no function for. It waits for the device, and so costs the more the more it is called.
+    For functions that torch lacks. It synchronizes with the device at every call.
     """
     def run(*args: Any, **kwargs: Any) -> Any:
         narrow = next((x.dtype for x in args if is_tensor(x) and isinstance(numpy_dtype(x.dtype), TensorDtype)), None)
@@ -300,11 +282,11 @@ def on_host(impl: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# -- functions of torch, made to mean what NumPy's mean
+# -- functions of torch with NumPy's semantics
 
 
 def named(name: str) -> Callable[..., Any]:
-    """Return torch's function of a dotted name, looked up when it is called."""
+    """Return torch's function of a dotted name; the name is looked up at each call."""
     def run(*args: Any, **kwargs: Any) -> Any:
         found = torch
         for part in name.split("."):
@@ -314,16 +296,16 @@ def named(name: str) -> Callable[..., Any]:
 
 
 class Loop(NamedTuple):
-    """What a ufunc does with arguments of some dtypes: those it converts them to, and those of its results."""
+    """A ufunc's loop for given dtypes: the dtypes it converts its arguments to, and those of its results."""
 
     given: tuple[Any, ...]
     results: tuple[Any, ...]
 
 
 def elementwise(ufunc: np.ufunc, fn: Callable[..., Any] | str, numbers: bool = False) -> Callable[..., Any]:
-    """Make a function of torch convert its arguments and results as a ufunc does.
+    """Return a torch function that converts its arguments and results as a ufunc does.
 
-    `numbers` says that it takes Python's numbers as they are; else they become 0-d tensors.
+    With `numbers`, Python numbers are passed as they are; else they become 0-d tensors.
 
     >>> import torch
     >>> elementwise(np.sin, "sin")(torch.tensor([0, 1])).dtype
@@ -362,13 +344,11 @@ def _loop(ufunc: np.ufunc, kinds: tuple[Any, ...]) -> Loop:
 
 
 def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an implementation use NumPy's or SciPy's on the host for complex numbers: those have an
-    order there, and more functions.
-    """
+    """Return an implementation that uses NumPy or SciPy for complex numbers, which torch orders or supports less."""
     on_complex = on_host(impl)
 
     def is_complex(x: Any) -> bool:
-        return bool(x.is_complex() if is_tensor(x) else isinstance(x, complex))  # NumPy's complex128 is one
+        return bool(x.is_complex() if is_tensor(x) else isinstance(x, complex))  # includes NumPy's complex128
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return (on_complex if any(map(is_complex, args)) else fn)(*args, **kwargs)
@@ -377,9 +357,7 @@ def of_reals(fn: Callable[..., Any], impl: Callable[..., Any]) -> Callable[..., 
 
 
 def duplicates(leaves: list[Any]) -> list[Any]:
-    """Return leaves with arrays and tensors in memory of their own: arrays share it where they did, and may be
-    written to where they might.
-    """
+    """Return copies of leaves; copies of arrays share memory and are writable as the originals."""
     memory = [x for x in leaves if type(x) is np.ndarray]
     roots: dict[int, Any] = {}
     made: dict[int, Any] = {}
@@ -406,9 +384,7 @@ def duplicates(leaves: list[Any]) -> list[Any]:
 
 
 def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a comparison of short integers with Python's, which may be larger than any of
-    them, as exact as NumPy's is.
-    """
+    """Return a comparison that is exact between short integer tensors and larger Python integers, as NumPy's."""
     def long(x: Any, beside: Any) -> Any:
         short = (type(beside) is int and is_tensor(x)
                  and not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool))
@@ -417,9 +393,7 @@ def exact(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def product(name: str, *before: Any) -> Callable[..., Any]:
-    """Return torch's sum of products; of integers and bools as NumPy has it, where torch has
-    none: bool, and any on CUDA.
-    """
+    """Return torch's sum of products, extended to the dtypes of NumPy that torch lacks: bool, and integers on CUDA."""
     def run(*args: Any) -> Any:
         xs = together(args)
         dtype = xs[0].dtype
@@ -433,9 +407,9 @@ def product(name: str, *before: Any) -> Callable[..., Any]:
 
 
 def number_function(fn: Callable[..., Any] | str, strong: bool = False) -> Callable[..., Any]:
-    """Make a function of torch take its arguments in one floating or complex dtype, integers as float64.
+    """Return a torch function whose arguments are converted to one floating or complex dtype, integers to float64.
 
-    With `strong`, a Python number does not give way to an array of float32.
+    With `strong`, Python numbers are promoted as arrays, not weak.
     """
     apply = named(fn) if isinstance(fn, str) else fn
 
@@ -445,7 +419,7 @@ def number_function(fn: Callable[..., Any] | str, strong: bool = False) -> Calla
 
 
 def matrix_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:
-    """Make a function of torch.linalg, of one matrix, take integers too, and raise NumPy's error."""
+    """Return a torch.linalg function of one matrix that accepts integers and raises NumPy's error."""
     apply = named(fn) if isinstance(fn, str) else fn
 
     def run(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -458,7 +432,7 @@ def matrix_function(fn: Callable[..., Any] | str) -> Callable[..., Any]:
 
 
 def dims(x: Array, axis: Axis) -> tuple[int, ...]:
-    """Return the axes that NumPy's `axis` means, counted from the front."""
+    """Return the axes that NumPy's `axis` names, counted from the front."""
     ndim = x.ndim
     axes = range(ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     for a in axes:

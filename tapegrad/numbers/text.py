@@ -1,4 +1,4 @@
-"""Text of a traced number: to be shown. Read back as a number it would be another, whose gradient is lost."""
+"""text: text of a traced number. It may be shown; converting it back to a number would lose the gradient."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tapegrad.errors import ConcretizationError, user_location
 
 
 class Text(str):
-    """Text of a traced number, and what is cut out of it or put together with it: `float` and `int` of it are
-    refused while its trace runs.
+    """Text of a traced number, or text derived from it; `float` and `int` refuse it while its trace runs.
 
-    Not all ways back can be closed: in "%.2f" % x, an f-string of several parts and what a regular expression finds,
-    Python makes a text of its own, and compiled code (`complex`, `json`, `decimal`) reads the letters and asks nobody.
-    `eval` and `exec` in the program's code look for the letters (trace/read_text.py).
+    Not every conversion can be caught: "%.2f" % x, an f-string of several parts and regular-expression matches make
+    plain strings, and compiled code (`complex`, `json`, `decimal`) reads the characters without calling a method.
+    `eval` and `exec` in the program's code are covered by trace/read_text.py.
     """
 
     __slots__ = ("_traced_by",)
@@ -49,7 +48,7 @@ class Text(str):
         return np.array(plain(self), *args, **kwargs)
 
     def __str__(self) -> str:
-        # a path's parts are interned, which takes no class of texts
+        # pathlib interns the parts of a path, which requires an exact str
         return plain(self) if sys._getframe(1).f_globals.get("__name__", "").startswith("pathlib") else self
 
     def __radd__(self, other: str) -> str:
@@ -60,14 +59,14 @@ class Text(str):
 
 
 def text(found: str, traced_by: Callable[[], Any]) -> Text:
-    """Return a text as that of a number which a tracer records."""
+    """Return a string as text of a number that the tracer records."""
     made = Text(found)
     made._traced_by = traced_by
     return made
 
 
 def text_of(x: Any, found: str) -> str:
-    """Return the text of a traced value, of the outermost trace that follows it; once that has ended, any text."""
+    """Return the text of a traced value, bound to the outermost trace; a plain string once that trace has ended."""
     tracer = None
     while hasattr(type(x), "_tracer"):
         tracer, x = x._tracer, x._val
@@ -75,12 +74,12 @@ def text_of(x: Any, found: str) -> str:
 
 
 def plain(found: str) -> str:
-    """Return a text without its past."""
+    """Return the plain str of a text."""
     return str.__str__(found)
 
 
 def _kept(name: str) -> Callable[..., Any]:
-    """Return a method of str whose results go on being text of a traced number."""
+    """Return a str method whose results remain Text."""
     method = getattr(str, name)
 
     def kept(self: Text, *args: Any, **kwargs: Any) -> Any:
@@ -102,16 +101,14 @@ for _name in ("__add__", "__format__", "__getitem__", "__mod__", "__mul__", "__r
 
 @functools.lru_cache(maxsize=4096)
 def _is_modulo(code: CodeType, lasti: int) -> bool:
-    """True if the instruction there is `%`."""
-    # lasti may point into its cache
+    """True if the instruction at `lasti` is `%`."""
+    # lasti may point into the instruction's inline cache
     at = max((i for i in dis.get_instructions(code) if i.offset <= lasti), key=lambda i: i.offset)
     return at.opname == "BINARY_MODULO" or (at.opname == "BINARY_OP" and at.argrepr == "%")
 
 
 def formats(frame: FrameType) -> bool:
-    """True if a frame asks for a plain number for a text, by "%.2f" % x: a traced operand of
-    any other `%` is asked itself.
-    """
+    """True if a frame formats a number by "%.2f" % x; for any other `%` Python calls the proxy's method."""
     return _is_modulo(frame.f_code, frame.f_lasti)
 
 
@@ -119,7 +116,7 @@ _SHOW = frozenset(["repr", "str", "format", "ascii", "print", "reprlib", "pprint
 
 
 def words_error(frame: FrameType) -> bool:
-    """True if a frame calls `xs.index(x)`, and not what shows values: Python takes the text for its error's message."""
+    """True if a frame calls `xs.index(x)`, whose error message takes the text, and no function that shows values."""
     code = frame.f_code
     return ("index" in code.co_names and dis.opname[code.co_code[frame.f_lasti]].startswith(("CALL", "PRECALL"))
             and _SHOW.isdisjoint(code.co_names))

@@ -1,9 +1,8 @@
-"""Activations of neural networks: functions of one real number, with torch's parameters and torch's
-convention at their kinks.
+"""Activations of neural networks: functions of one real number, with torch's parameters and its convention at kinks.
 
-An entry says the function, its slope, and its curvature where it has one. The rule of `gelu` is `gelu_backward(dy, x)`,
-an op of its own: one kernel of torch's, and one line of a tape. What is linear in `dy` has for its own rule itself by
-`dy`, and the curvature by `x`. At a kink the slope is that of the side which torch takes, named in each entry.
+An entry gives the function, its slope, and its curvature where it has one. The rule of `gelu` is `gelu_backward(dy,
+x)`, an op of its own: one kernel of torch's, and one line of a tape. That op is linear in `dy`: its partial by `dy` is
+the op itself, that by `x` uses the curvature. At a kink the slope is that of the side which torch takes.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ Formula = Callable[..., Any]
 
 def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | None, on_torch: Formula,
                backward: Formula, by_value: bool = False) -> Op:
-    """Define an activation, and the op of its rule: `slope` and `curvature` are formulas of (x, **parameters),
+    """Define an activation and the op of its rule; `slope` and `curvature` are formulas of (x, **parameters),
     `backward` is torch's kernel.
 
-    A slope that is the same `by_value`, of y instead of x, keeps no x, as torch does not.
+    A slope that is the same function of y as of x (`by_value`) keeps no x, as in torch.
     """
     def by_x(d2: Any, _g: Any, dy: Cotangent, x: Array, **how: Any) -> Any:
         return d2 * dy * curvature(x, **how)  # type: ignore[misc]
@@ -62,7 +61,7 @@ def activation(name: str, impl: Formula, slope: Formula, curvature: Formula | No
 
 
 def _beside(kernel: Formula) -> Formula:
-    """Let torch's kernel take a cotangent of another dtype or shape than its input."""
+    """Adapt torch's kernel to a cotangent of another dtype or shape than its input."""
     def run(dy: Cotangent, x: Array, **how: Any) -> Any:
         if not tensors.is_tensor(dy) or not tensors.is_tensor(x) or dy.dtype is not x.dtype or dy.shape != x.shape:
             dy, x = torch.broadcast_tensors(*tensors.together((dy, x), number=True))
@@ -78,7 +77,7 @@ def _between(x: Array, low: float, high: float) -> Any:
     return minimum(maximum(x, low), high)
 
 
-# -- of straight pieces: the slope at a kink is that on the left, where there is no other word
+# -- piecewise linear: the slope at a kink is that on the left, unless stated otherwise
 
 relu = activation("relu", lambda x: maximum(x, 0), lambda x: where(greater(x, 0), 1.0, 0.0), None,
                   lambda x: torch.relu(x), lambda dy, x: _aten("threshold_backward")(dy, x, 0), by_value=True)
@@ -90,7 +89,7 @@ threshold = activation("threshold", lambda x, at, value: where(less_equal(x, at)
                        lambda x, at, value: where(less_equal(x, at), 0.0, 1.0),
                        None, lambda x, at, value: torch.threshold(x, at, value),
                        lambda dy, x, at, value: _aten("threshold_backward")(dy, x, at))
-# 0 at both ends of what is between
+# slope 0 at both bounds
 hardtanh = activation("hardtanh", lambda x, low=-1.0, high=1.0: _between(x, low, high),
                       lambda x, low=-1.0, high=1.0: where(logical_and(greater(x, low), greater(high, x)), 1.0, 0.0),
                       None, lambda x, low=-1.0, high=1.0: torch.nn.functional.hardtanh(x, low, high),
@@ -156,7 +155,7 @@ softplus = activation("softplus", _softplus, _softplus_slope, _softplus_curvatur
                       lambda x, beta=1.0, threshold=20.0: torch.nn.functional.softplus(x, beta, threshold),
                       lambda dy, x, beta=1.0, threshold=20.0: _aten("softplus_backward")(dy, x, beta, threshold))
 
-# of gelu's approximation: 0.5 x (1 + tanh(BETA (x + KAPPA x^3))), Hendrycks and Gimpel 2016
+# gelu's approximation: 0.5 x (1 + tanh(BETA (x + KAPPA x^3))), Hendrycks and Gimpel 2016
 _BETA, _KAPPA = math.sqrt(2 / math.pi), 0.044715
 
 

@@ -1,8 +1,7 @@
-"""Reading and writing parts for a whole batch: where its axis goes among those of an index, and back to the front.
+"""Batching rules for reading and writing parts: where the axis of the batch goes among those of an index, and back.
 
-NumPy puts the axes of integer arrays where they stand, if they stand side by side, and in front where something is
-between them. A batched index is an integer array; where the array is batched too, the numbers of the members stand
-beside it.
+NumPy puts the axes of integer arrays in their place if these are adjacent, and in front if something is between them. A
+batched index is an integer array; if the array is batched too, the members' numbers are an index beside it.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from tapegrad.tape.spec import UNKNOWN, absent, spec_of
 
 
 class Place(NamedTuple):
-    """An index of the whole batch, and how to permute what is read there so that the batch comes first, or None."""
+    """An index of the whole batch, and the permutation that brings the batch to the front of what is read, or None."""
 
     parts: tuple[Any, ...]
     order: tuple[int, ...] | None
 
     def read(self, y: Array) -> Any:
-        """Bring what was read into the order of the members."""
+        """Move the members of what was read to the front."""
         return y if self.order is None else OPS["permute_dims"](y, axes=self.order)
 
     def to_write(self, value: Array) -> Any:
-        """Bring what is to be written into the index's own order."""
+        """Permute what is to be written to the order of the index."""
         return value if self.order is None else OPS["permute_dims"](value, axes=tuple(np.argsort(self.order).tolist()))
 
 
@@ -48,12 +47,12 @@ def located(
     size: int,
     batched: bool,
 ) -> Place | None:
-    """Return where an index of an array of this shape leads for all members, None where no rule knows.
+    """Return the place of an index for all members, in an array with this shape for one; None where no rule applies.
 
-    `members` are the parts of the index for one of them, `flags` say which parts are batched, `batched` whether the
-    array is.
+    `members` are the parts of the index for one member, `flags` marks the batched parts, `batched` tells whether the
+    array is batched.
     """
-    parts: list[tuple[Any, Any, bool]] = []  # for all, for one, and whether it is batched
+    parts: list[tuple[Any, Any, bool]] = []  # for all members, for one, and whether it is batched
     for part, one, flag in zip(index, map(plain, members), flags):
         kind = getattr(getattr(one, "dtype", None), "kind", "") or str(getattr(one, "dtype", ""))
         if isinstance(one, (bool, np.bool_)) or (kind in ("b", "torch.bool") and (flag or isinstance(part, Traced))):
@@ -70,9 +69,9 @@ def located(
     numbers = [i for i, (_, one, _) in enumerate(parts) if not isinstance(one, slice) and one is not None]
     if not arrays and not any(flag for *_, flag in parts):
         return Place((slice(None), *[part for part, *_ in parts]), None)
-    near = numbers[-1] - numbers[0] + 1 == len(numbers)  # side by side
+    near = numbers[-1] - numbers[0] + 1 == len(numbers)  # adjacent
     extent = max(len(getattr(parts[i][1], "shape", ())) for i in numbers)
-    before = numbers[0]  # the axes in front: all of slices and new ones
+    before = numbers[0]  # the axes in front: all are slices and new axes
     rest = len(parts) - len(numbers)
     if not any(flag for *_, flag in parts):
         order = None if near else (extent, *range(extent), *range(extent + 1, extent + 1 + rest))
@@ -94,13 +93,13 @@ def located(
 
 
 def _spread(part: Any, one: Any, flag: bool, extent: int, size: int) -> Any:
-    """Let a batched part of an index stand beside arrays with so many axes."""
+    """Reshape a batched part of an index to broadcast against arrays with so many axes."""
     shape = tuple(getattr(one, "shape", ()))
     return OPS["reshape"](part, (size, *(1,) * (extent - len(shape)), *shape)) if flag else part
 
 
 def _followed(members: Members, x: Array, through: Path) -> tuple[Any, Any, bool] | None:
-    """Return the view that a path leads to: for all members, for one, and whether it is batched."""
+    """Return the view that a path leads to, for all members and for one, and whether it is batched."""
     one, batched = absent(spec_of(plain(members.args[0]))), members.batched[0]
     for step in through:
         rule, flags = rule_of(step.op), (batched, *(False,) * len(step.args))
@@ -145,7 +144,7 @@ def take_members(members: Members, x: Array, indices: Array, axis: int = 0) -> A
 
 
 def item_members(members: Members, x: Array, *index: Any) -> Any:
-    """Batch `item`: a flat index, one for each axis, or none of an array with one element."""
+    """Batch `item`: with a flat index, with one per axis, or with none for an array of one element."""
     if not members.only(0):
         return NotImplemented
     if len(index) == 1 and members.ndim(0) != 1:
@@ -154,7 +153,7 @@ def item_members(members: Members, x: Array, *index: Any) -> Any:
 
 
 def places(shape: tuple[int, ...], index: tuple[Any, ...], through: Path) -> Any:
-    """Return the numbers of an array's elements that an index of a view names; None where its parts are complex."""
+    """Return the flat positions that an index of a view selects; None for complex parts and traced indices."""
     if any(step.op.__name__ in ("real", "imag") for step in through) or any(isinstance(part, Traced) for part in index):
         return None
     return follow(np.arange(int(np.prod(shape))).reshape(shape), through)[index]
@@ -190,7 +189,7 @@ def _writing(
     size: int,
     through: Path,
 ) -> Any:
-    """Return where an index of a view leads, the shape there for one member, and whether of the array made flat."""
+    """Return the place of an index of a view, the shape there for one member, and whether it is in the flat array."""
     if through:
         at = None if any(flags) else places(shape, index, through)
         return None if at is None else (Place((slice(None), at), None), np.shape(at), True)
@@ -203,7 +202,7 @@ def _writing(
 
 
 def _value(members: Members, i: int, value: Array, place: Place, target: tuple[int, ...]) -> Any:
-    """Return what is to be written, or added, at a place: of that shape for one member."""
+    """Return the value to be written or added at a place, with the shape `target` for one member."""
     if not members.ndim(i) and not members.batched[i]:
         return value
     if members.ndim(i) > len(target):  # NumPy drops leading axes of length 1
@@ -235,7 +234,7 @@ def scatter_members(
         if found is None:
             return NotImplemented
         place, target, _ = found
-        if flat and not path:  # one array of zeros serves all pieces
+        if flat and not path:  # one flat array of zeros serves all pieces
             numbers = places(shape, index, ())
             if numbers is None:
                 return NotImplemented

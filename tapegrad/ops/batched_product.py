@@ -1,7 +1,7 @@
-"""Products for a whole batch: one product of larger matrices where a factor is the same for all members.
+"""Batching rules for products: one product of larger matrices where all members share a factor.
 
-A vector that is batched is a matrix of rows, and a stack of those is one matrix too; a batched matrix beside one that
-is shared is as well.
+A batched vector is a matrix of rows. A batched stack of rows is one matrix too, and so is a batched matrix beside a
+shared one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tapegrad.rules.batching import Members
 from tapegrad.rules.op import OPS
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""What einsum calls axes by."""
+"""The letters that einsum may use for axes."""
 
 
 def matmul_members(members: Members, a: Array, b: Array) -> Any:
@@ -35,7 +35,7 @@ def matmul_members(members: Members, a: Array, b: Array) -> Any:
     if members.only(1):
         if n == 1 and m == 2:
             return matmul(b, _transposed(a, 2))
-        if n == 1:  # a number of each row
+        if n == 1:  # one number per row
             return (
                 matmul(b, a)
                 if m == 1
@@ -97,14 +97,14 @@ def _contracted(members: Members, a: Array, b: Array, of_a: list[int], of_b: lis
 
 
 def vdot_members(members: Members, a: Array, b: Array) -> Any:
-    """Batch `vdot`: of all elements, in C's order."""
+    """Batch `vdot`: over all elements, in C's order."""
     count = math.prod(members.shape(0))
     rows = [OPS["reshape"](x, (members.size, count) if flag else (count,)) for x, flag in zip((a, b), members.batched)]
     return OPS["vecdot"].run(*rows)
 
 
 def einsum_members(members: Members, subscripts: str, *xs: Any, **kwargs: Any) -> Any:
-    """Batch `einsum`: the batch has a letter of its own."""
+    """Batch `einsum`: the batch gets a letter of its own."""
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     spare = next((letter for letter in LETTERS if letter not in inputs + output), None)
     if spare is None:
@@ -115,13 +115,13 @@ def einsum_members(members: Members, subscripts: str, *xs: Any, **kwargs: Any) -
             sorted({c for c in inputs if c.isalpha() and inputs.count(c) == 1})
         )
     terms = [spare + term if flag else term for term, flag in zip(terms, members.batched[1:])]
-    if len(xs) > 2:  # two by two, as products of matrices: else NumPy goes through all letters at once
+    if len(xs) > 2:  # by pairs, as products of matrices: otherwise NumPy loops over all letters at once
         kwargs = {"optimize": True, **kwargs}
     return members.op.run(f"{','.join(terms)}->{spare}{output}", *xs, **kwargs)
 
 
 def solve_members(members: Members, a: Array, b: Array, *rest: Any, **how: Any) -> Any:
-    """Batch `solve`, of triangular systems too: one factorisation for all right-hand sides of a shared matrix."""
+    """Batch `solve`, also of triangular systems: one factorisation for all right-hand sides of a shared matrix."""
     m, n, size = members.ndim(0), members.ndim(1), members.size
 
     def solve(a: Array, b: Array) -> Any:

@@ -1,4 +1,4 @@
-"""Shapes for a whole batch, and arrays that are made."""
+"""Batching rules for ops that change shapes or create arrays."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def padded(members: Members, x: Array, widths: Any, *value: Any) -> Any:
 
 
 def like(members: Members, x: Array, **how: Any) -> Any:
-    """Batch what makes an array like another."""
+    """Batch an op that creates an array like another."""
     return NotImplemented if how.get("shape") is not None else members.op.run(x, **how)
 
 
@@ -73,10 +73,10 @@ def filled_like(members: Members, x: Array, fill_value: Array, **how: Any) -> An
 
 
 def kept(members: Members, x: Array, to: Any) -> Any:
-    """Batch what makes a number one of another kind: an array has the dtype of the kind that it should."""
+    """Batch an op that converts a number to another kind: the batched array has the right dtype already."""
     return x
 
 
 def valued(members: Members, x: Array, value: Array) -> Any:
-    """Batch what gives its second argument, in the type of the first."""
+    """Batch an op that returns its second argument in the type of the first."""
     return value

@@ -1,6 +1,6 @@
-"""Relatives of Bessel's functions, by their argument: Hankel's, Kelvin's, Airy's, Struve's, spherical ones; integrals.
+"""Relatives of Bessel's functions: Hankel's, Kelvin's, Airy's, Struve's, spherical ones, and integrals.
 
-Orders are refused. Derivatives: DLMF 9.2, 10.6, 10.51, 10.61, 11.4.
+Derivatives are by the argument, those by the order are refused: DLMF 9.2, 10.6, 10.51, 10.61, 11.4.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _airye_slope(part: int, z: Array) -> Any:
 airy = by_part("airy", _airy_slope)
 airye = by_part("airye", _airye_slope)
 
-# -- spherical ones, of integer order: with `derivative`, their derivatives
+# -- spherical functions of integer order; with `derivative`, their derivatives
 
 
 def _spherical(name: str, below: int, above: int) -> Op:
@@ -107,7 +107,7 @@ spherical_yn = _spherical("spherical_yn", 1, -1)
 spherical_in = _spherical("spherical_in", 1, 1)
 spherical_kn = _spherical("spherical_kn", -1, -1)
 
-# -- integrals of them
+# -- integrals of Bessel's functions
 
 
 def _nested(u: Array, divisors: range) -> Any:
@@ -119,7 +119,7 @@ def _nested(u: Array, divisors: range) -> Any:
 
 
 def _quotient(x: Array, sign: float) -> Any:
-    """Return (1 - J_0(x)) / x, or (I_0(x) - 1) / x for a sign of 1: near 0 by the series."""
+    """Return (1 - J_0(x)) / x, or (I_0(x) - 1) / x for a sign of 1; near 0 by the series."""
     near = less(abs(x), 1.0)
     u, far = where(near, x, 0.0), where(near, 1.0, x)
     exact = (i0(far) - 1) / far if sign > 0 else (1 - j0(far)) / far
@@ -145,7 +145,7 @@ itairy = by_part("itairy", lambda part, x: airy((x, x, -x, -x)[part], part=(0, 2
 besselpoly = special("besselpoly", lambda _y, a, lmb, nu: besselpoly(a, lmb + 1, nu - 1)
                      - besselpoly(a, lmb + 1, nu + 1), "lmb", "nu")
 
-# -- Fresnel's, the sine's, the hyperbolic sine's: sin z / z and sinh z / z are spherical functions, at 0 as elsewhere
+# -- Fresnel, sine and hyperbolic sine integrals; sin z / z and sinh z / z are spherical functions, also at 0
 
 fresnel = by_part("fresnel", lambda part, z: (sin, cos)[part](math.pi / 2 * z * z))
 sici = by_part("sici", lambda part, z: cos(z) / z if part else spherical_jn(0, z))

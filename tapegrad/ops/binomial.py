@@ -1,8 +1,8 @@
-"""binomial: which states of a long loop are kept, so that its reverse sweep advances again as seldom as possible.
+"""binomial: which states of a long loop to keep, so that its reverse sweep recomputes as little as possible.
 
 Griewank and Walther (2000), Algorithm 799: revolve. With s states kept, the first among them, and no step taken more
 than r times, a loop of C(s + r, s) steps can be reversed, and one of n steps takes r n - C(s + r, s + 1) steps forward,
-besides the one that each is swept from.
+besides the run of each step for its own sweep.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def repetition(n: int, slots: int) -> int:
 
 
 def forward_steps(n: int, slots: int) -> int:
-    """Return the least number of steps forward by which n are reversed with so many states kept; those
-    that are swept are not counted.
+    """Return the least number of forward steps that reverse n steps with `slots` kept states, without the steps that
+    are swept.
 
     >>> forward_steps(10, 3), forward_steps(100_000, 30), forward_steps(100, 100)
     (15, 447640, 99)
@@ -31,15 +31,13 @@ def forward_steps(n: int, slots: int) -> int:
 
 
 def split(n: int, slots: int) -> int:
-    """Return after how many of n steps the next state is kept, where so many can be, the first
-    of these steps' among them.
-    """
+    """Return after how many of n steps to keep the next state, where `slots` can be kept, including the first."""
     r = repetition(n, slots)
     return max(comb(slots + r - 2, slots) if r > 1 else 0, n - comb(slots - 1 + r, slots - 1), 1)
 
 
 def kept(n: int, slots: int) -> list[int]:
-    """Return before which steps the states are kept while the loop runs first: 0 and others, in order.
+    """Return before which steps states are kept while the loop runs first, in order and beginning with 0.
 
     >>> kept(10, 3)
     [0, 4, 7]
@@ -52,8 +50,8 @@ def kept(n: int, slots: int) -> list[int]:
 
 
 def schedule(n: int, slots: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield what the sweep does, once the states of `kept` are there: `(start, stop, keeps)` advances from a kept
-    state, the last that there is, and keeps the one that it comes to, or else sweeps over step `stop` from there, the
+    """Yield the actions of the sweep, which begins with the states of `kept`: `(start, stop, keeps)` advances from the
+    last kept state, at `start`. If it `keeps`, it keeps the state at `stop`; otherwise it sweeps over step `stop`, the
     last that is not swept yet.
 
     >>> list(schedule(4, 2))

@@ -1,6 +1,4 @@
-"""checkpoint: a subtape that is one call, of which the reverse sweep keeps the arguments alone, and
-computes the rest again.
-"""
+"""checkpoint: a subtape as one call; the reverse sweep keeps its arguments only and recomputes the rest."""
 
 from __future__ import annotations
 
@@ -19,11 +17,11 @@ from tapegrad.tape.tape import Call, Operation, Tape, append_copy
 
 
 class Checkpoint(Subtape, Op):
-    """A function of a subtape's inputs to the tuple of its results, and behind those what was drawn, so that it is the
-    same when it runs again.
+    """A function from a subtape's inputs to the tuple of its results, followed by the numbers that it drew, so that it
+    draws the same when it runs again.
 
-    How it runs, and how a cotangent is pulled through, is known above: `player(checkpoint, values)`, and
-    `puller(checkpoint, y, values, dy)`. `noun` is what it is called.
+    Higher layers define how it runs, `player(checkpoint, values)`, and how a cotangent is pulled back,
+    `puller(checkpoint, y, values, dy)`. `noun` is its printed name.
     """
 
     kind = "checkpoint"
@@ -39,8 +37,7 @@ class Checkpoint(Subtape, Op):
         self.drawing = drawing_of(body)
 
     def _types(self, dynamic: bool) -> Family:
-        """Return the family of a call: of arguments like those of the body's inputs it returns what the body returned.
-        """
+        """Return the family of a call: for arguments of the body's input types, the type that the body returned."""
         if dynamic:
             return UNSIZED
 
@@ -53,17 +50,17 @@ class Checkpoint(Subtape, Op):
 
     @property
     def fields(self) -> tuple[Any, ...]:
-        """What it is called."""
+        """The arguments besides the body for a copy with another body."""
         return (self.noun,)
 
     def drawn(self, y: Any) -> Tape:
-        """Return a copy of the body whose draws have the values that they had in a call which returned `y`."""
+        """Return a copy of the body whose draws have their values from the call that returned `y`."""
         numbers: dict[Operation, Any] = dict(zip(self.drawing, y[len(y) - len(self.drawing):] if self.drawing else ()))
         inside: dict[Operation, dict[int, Any]] = {}
         for op, number in numbers.items():
             if (inner := whole_of(op)) is not None:
                 inside.setdefault(inner, {})[op.args[1]] = number
-        for op, found in inside.items():  # what a checkpoint inside returned: the rest of it is computed again
+        for op, found in inside.items():  # an inner checkpoint's draws; its other results are recomputed
             numbers[op] = tuple([found.get(i) for i in range(max(found) + 1)])
         new, at = self.body.blank(), dict[Operation, Operation]()
         for op in self.body.ops:
@@ -93,8 +90,8 @@ def is_checkpoint(op: Any) -> bool:
 
 
 def drawing_of(body: Tape) -> list[Call]:
-    """Return the operations of a body whose values are what it draws: of a checkpoint inside, the parts of its result
-    that it drew, which are brought onto the body.
+    """Return the operations of a body whose values it draws; for an inner checkpoint, the parts of its result that it
+    drew, which are added to the body.
     """
     found: list[Call] = []
     for op in body.ops:

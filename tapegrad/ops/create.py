@@ -1,6 +1,6 @@
-"""Ops that make an array of nothing but its shape. What they make may be written in place at once.
+"""Ops that create an array from its shape. The program may write to the result in place at once.
 
-For tensors they take the device too: a replay makes on the device of its inputs what the program made on the host.
+For tensors they take a device: a replay creates on the device of its inputs what the program created on the host.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _alike(value: Any) -> Any:
 
 zeros = _make("zeros", np.zeros, types.of_shape, _of(0))
 ones = _make("ones", np.ones, types.of_shape, _of(1))
-empty = _make("empty", np.zeros, types.of_shape, _of(0))  # what the program does not write is 0 on every run
+empty = _make("empty", np.zeros, types.of_shape, _of(0))  # numbers that the program does not write are 0 on every run
 full = _make("full", np.full, types.full, _filled, filled)
 zeros_like = _make("zeros_like", np.zeros_like, types.like(0), _alike(0), like)
 ones_like = _make("ones_like", np.ones_like, types.like(0), _alike(1), like)

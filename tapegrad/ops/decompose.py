@@ -1,12 +1,12 @@
 """Decompositions of matrices, and solutions and inverses.
 
 The last two axes are the matrix. The rules are those of Giles (2008), Collected matrix derivative results for forward
-and reverse mode algorithmic differentiation, and where noted of others; complex ones follow Boeddeker et al. (2017), On
-the computation of complex-valued gradients with application to statistically optimum beamforming.
+and reverse mode algorithmic differentiation, except where another source is named; complex ones follow Boeddeker et al.
+(2017), On the computation of complex-valued gradients with application to statistically optimum beamforming.
 
 What a decomposition leaves free (the phase of a complex eigenvector, the basis of a null space) has no derivative: a
-cotangent that asks for it raises MissingRule. Where eigenvalues or singular values are equal, or differ by rounding, so
-is their basis: what depends on that becomes inf or nan, and what does not stays exact, because only 0 / 0 counts as 0
+cotangent along it raises MissingRule. Where eigenvalues or singular values are equal, or differ by rounding, their
+basis is free too: results that depend on it become inf or nan, and others stay exact, because only 0 / 0 counts as 0
 (`ratio`). An eigenvector of a Hermitian matrix beside other equal eigenvalues has derivatives of every order
 (`eigensolve`); second ones of `eig` and `svd` there are nan.
 """
@@ -56,8 +56,8 @@ from tapegrad.rules.facts import FRESH, RAISES, Joint, pointwise
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
 
-# 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may
-# vanish where nothing flows.
+# 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where no
+# cotangent flows.
 ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 1, b)), pointwise(
     lambda dy, _y, _a, b: ratio(dy, conj(b)), lambda dy, y, _a, b: -ratio(dy * conj(y), conj(b))),
     torch=lambda a, b: divide.run(a, where.run(logical_and.run(equal.run(a, 0), equal.run(b, 0)), 1, b)), memory=FRESH,
@@ -65,7 +65,7 @@ ratio = define("ratio", lambda a, b: np.divide(a, np.where((a == 0) & (b == 0), 
 
 
 def _refuse_gauge(part: Any, dy: Cotangent, what: str) -> None:
-    """Raise MissingRule if a cotangent has a part, by more than rounding, along what the decomposition leaves free."""
+    """Raise MissingRule if a cotangent has more than rounding errors along what the decomposition leaves free."""
     part, dy = plain(part), plain(dy)
     if isinstance(part, np.ndarray) and part.size and np.abs(part).max() > 1e-8 + 1e-3 * np.abs(dy).max():
         raise MissingRule(f"the function depends on {what}, which is arbitrary: it has no derivative", user_location(),
@@ -73,10 +73,11 @@ def _refuse_gauge(part: Any, dy: Cotangent, what: str) -> None:
 
 
 def _leading(u: Array, du: Any, k: int) -> tuple[Any, Any]:
-    """Return the first `k` columns of a unitary matrix, and a cotangent of them that stands for all columns'.
+    """Return the first `k` columns of a unitary matrix, and a cotangent of them that includes those of the other
+    columns.
 
-    The others span the complement: as dU = U Ω with Ω skew-Hermitian, they turn by minus the
-    adjoint of what the first turn.
+    The others span the complement: as dU = U Ω with Ω skew-Hermitian, they rotate by minus the adjoint of the rotation
+    of the first.
     """
     if shape_of(u)[-1] == k:
         return u, du
@@ -96,7 +97,7 @@ def _solve_vjp(y: Array, a: Array, b: Array) -> Callable[[Any], Any]:
         if len(shape_of(b)) == 1 == len(shape_of(y)):
             db = solve(adjoint(a), dy)
             return -db[:, None] * conj(y), db
-        if len(shape_of(b)) == 1:  # a vector, for each matrix of a stack
+        if len(shape_of(b)) == 1:  # one vector for each matrix of a stack
             db = solve(adjoint(a), dy[..., None])
             return -db * conj(y)[..., None, :], db[..., 0]
         db = solve(adjoint(a), dy)
@@ -117,8 +118,8 @@ def _pinv_cotangent(dy: Cotangent, y: Array, x: Array, rcond: Any = None, hermit
 
 
 def _refuse_cut(x: Array, rcond: Any) -> None:
-    """Raise MissingRule where a cut-off leaves out singular values that are not zero: the matrix that is inverted is
-    then another, of lower rank, which turns as the directions that were left out do.
+    """Raise MissingRule where a cut-off drops singular values that are not zero: the inverted matrix then has a lower
+    rank, and rotates with the directions that were dropped.
     """
     if 0 in shape_of(x):
         return
@@ -146,7 +147,7 @@ def _pinv(x: Array, rcond: Any = None, hermitian: bool = False) -> Any:
 
 def _solve_tensors(a: Any, b: Any) -> Any:
     a, b = tensors.together((a, b), number=True)
-    x = b[:, None] if b.ndim == 1 else b  # NumPy's rule for what is a vector, and not torch's
+    x = b[:, None] if b.ndim == 1 else b  # NumPy's rule for vectors, not torch's
     return _solved(a, x.expand(*a.shape[:-2], *x.shape) if x.ndim < a.ndim else x)[(..., 0) if b.ndim == 1 else ...]
 
 
@@ -170,7 +171,7 @@ def _solve_tangent(ts: Any, y: Array, a: Array, b: Array) -> Any:
         return solve(a, db)
     if len(shape_of(b)) > 1 or len(shape_of(a)) == 2:
         return solve(a, -(da @ y) if db is None else db - da @ y)
-    moved = (da @ y[..., None])[..., 0]  # a vector, for each matrix of a stack
+    moved = (da @ y[..., None])[..., 0]  # one vector for each matrix of a stack
     return solve(a, (-moved if db is None else db - moved)[..., None])[..., 0]
 
 
@@ -199,7 +200,7 @@ def _lstsq_vjp(y: Array, a: Any, b: Array, *rcond: Any) -> Callable[[Any], Any]:
             p = pinv(a, cutoff)
             db = adjoint(p) @ dx
             da = error @ adjoint(p @ db) + adjoint(p) @ x @ adjoint(dx - p @ (a @ dx)) - db @ adjoint(x)
-        if type(dr) is not ZeroTangent and shape_of(residuals) != (0,):  # x minimises them: they change as if it stayed
+        if type(dr) is not ZeroTangent and shape_of(residuals) != (0,):  # at the minimum, x counts as constant
             de = 2 * dr * error
             da, db = da - de @ adjoint(x), db + de
         if type(ds) is not ZeroTangent:
@@ -214,7 +215,7 @@ def _cutoff(a: Array, rcond: Any = None) -> Any:
 
 
 def _lstsq_tensors(a: Array, b: Array, rcond: Any = None) -> Any:
-    # by the SVD, as LAPACK's gelsd that NumPy calls: torch has that on the CPU alone
+    # by the SVD, as NumPy does through LAPACK's gelsd, which torch has on the CPU only
     a, b = tensors.together((a, b), number=True)
     (m, n), rhs = a.shape, b[:, None] if b.ndim == 1 else b
     if rhs.shape[0] != m:
@@ -288,21 +289,19 @@ def _gaps(w: Array) -> Any:
 
 
 def _asked(dv: Any) -> Any:
-    """Return of which columns a cotangent asks."""
+    """Return the columns for which a cotangent is not zero."""
     return any(not_equal(dv, 0), axis=-2)
 
 
 def _turned(turn: Any, dv: Any, gaps: Any, largest: Any) -> Any:
-    """Return by how much vectors turn into each other. Those of equal values may be any of their span: where a
-    cotangent asks for them, it is nan.
-    """
+    """Return how far vectors rotate into each other; nan where a cotangent is along vectors of equal values."""
     asked = _asked(dv)
     free = logical_and(tangents.near(gaps, largest), logical_or(asked[..., None, :], asked[..., :, None]))
     return where(free, np.nan, ratio(turn, gaps))
 
 
 def _alone(w: Array) -> Any:
-    """Return which eigenvalues no other equals."""
+    """Return which eigenvalues differ from all others."""
     return logical_not(any(logical_and(tangents.near(w[..., None, :] - w[..., :, None], tangents.largest(w)),
                                        np.logical_not(parts.eye(w))), axis=-2))
 
@@ -335,7 +334,7 @@ def _eigensolve_tensors(x: Any, w: Any, v: Any, c: Any, UPLO: str = "L") -> Any:
 def _eigensolve_vjp(z: Any, x: Array, w: Array, v: Array, c: Any, UPLO: str = "L") -> Callable[[Any], Any]:
     def eigensolve_pullback(dz: Cotangent) -> tuple[Any, ...]:
         u = eigensolve(x, w, v, dz, UPLO=UPLO)
-        # of columns of equal values one of the two is nan, where the other is 0, and nothing flows
+        # for columns of equal values one of the two is nan where the other is 0, and nothing flows
         flows = logical_or(_alone(w), logical_and(_asked(c), _asked(dz)))[..., None, :]
         left, right = where(flows, u, 0.0), where(flows, z, 0.0)
         dv = left * conj(sum(conj(v) * c, axis=-2, keepdims=True)) + right * conj(sum(conj(v) * dz, axis=-2,
@@ -358,15 +357,15 @@ def _eigensolve_tangent(ts: Any, z: Any, x: Array, w: Array, v: Array, c: Any, U
     return dz if dv is None else dz - v * sum(conj(dv) * z, axis=-2, keepdims=True)
 
 
-# (w_j - x) z_j = c_j for each column j, less what lies along v_j: by it an eigenvector of a simple eigenvalue depends
-# on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
+# (w_j - x) z_j = c_j for each column j, without the part along v_j. With it an eigenvector of a simple eigenvalue
+# depends on the matrix alone, and not on the other eigenvectors, which have no derivative where their values are equal
 eigensolve = define("eigensolve", _eigensolve, rule=Joint(_eigensolve_vjp), tangent=_eigensolve_tangent,
                     batch=batching.stacked(2, 1, 2, 2), torch=_eigensolve_tensors, memory=FRESH,
                     spec=types.eigenvectors_of)
 
 
 def _lasting(w: Array, v: Array, dw: Any, dv: Any) -> Any:
-    """Return the eigenvectors, of which those of equal values that no cotangent asks for are constant."""
+    """Return the eigenvectors; those of equal values along which there is no cotangent are constant."""
     if not isinstance(unwrap(v), Traced):
         return v
     asked = [_alone(w), *([] if type(dw) is ZeroTangent else [not_equal(dw, 0)]),
@@ -395,7 +394,7 @@ def _eigvalsh_cotangent(dy: Cotangent, _y: Array, x: Array, UPLO: str = "L") -> 
 
 def _eig_vjp(y: Array, x: Array) -> Callable[[Any], Any]:
     def eig_pullback(dy: Cotangent) -> tuple[Any]:
-        # Boeddeker et al. (2017), eq. 4.77; eigenvectors have length 1, and do not grow
+        # Boeddeker et al. (2017), eq. 4.77; eigenvectors keep length 1
         (w, v), (dw, dv) = y, dy
         core = ZERO if type(dw) is ZeroTangent else parts.diagonals(dw)
         h = adjoint(v)
@@ -434,7 +433,7 @@ def _svd_vjp(y: Array, x: Array, full_matrices: bool = True) -> Callable[[Any], 
                 free = free + imag(diagonal(turn))
         _refuse_gauge(free, du if type(dv) is ZeroTangent else dv, "the phase of a singular vector")
         dx = u @ core @ adjoint(v)
-        if shape_of(u)[-2] > k and type(du) is not ZeroTangent:  # the columns of U turn into their complement
+        if shape_of(u)[-2] > k and type(du) is not ZeroTangent:  # the columns of U rotate into their complement
             dx = dx + ratio(du - u @ (adjoint(u) @ du), s[..., None, :]) @ adjoint(v)
         if shape_of(v)[-2] > k and type(dv) is not ZeroTangent:
             dx = dx + u @ adjoint(ratio(dv - v @ (adjoint(v) @ dv), s[..., None, :]))

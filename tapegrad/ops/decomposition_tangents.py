@@ -1,7 +1,7 @@
-"""Tangents of decompositions: what their pullbacks transposed give, in a few products.
+"""Tangents of decompositions: the transposed pullbacks, in a few products.
 
-The formulas are those of the pullbacks, in ops.decompose, read forwards. Vectors of equal values may be any of their
-span, and turn by nan; what depends on the values alone stays exact.
+The formulas are those of the pullbacks in ops.decompose, applied forwards. Vectors of equal values are free within
+their span, and rotate by nan; what depends on the values alone stays exact.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def _eye(x: Array) -> Any:
 
 
 def near(gaps: Any, largest: Any) -> Any:
-    """Return which gaps between values are no more than rounding of the largest: the values are equal."""
+    """Return which gaps between values are within the largest value's rounding error: those values are equal."""
     n, eps = shape_of(gaps)[-1], float(np.finfo(dtype_of(gaps)).eps)
     return less_equal(abs(gaps), 8.0 * n * eps * largest[..., None])
 
 
 def largest(w: Array) -> Any:
-    """Return the largest of some values, by its absolute value."""
+    """Return the largest absolute value."""
     return max(abs(w), axis=-1, keepdims=True) if shape_of(w)[-1] else abs(w)
 
 
 def _over_gaps(turn: Any, gaps: Any, scale: Any) -> Any:
-    """Return by how much vectors turn into others: not into themselves, and by nan into those of equal values."""
+    """Return how far vectors rotate into others: by 0 into themselves, by nan into those of equal values."""
     eye = _eye(turn)
     return where(eye, 0.0, turn / where(eye, 1.0, where(near(gaps, scale), np.nan, gaps)))
 
@@ -50,15 +50,13 @@ def _diagonals(x: Array) -> Any:
 
 
 def read(t: Array, upper: bool) -> Any:
-    """Return the tangent of the Hermitian matrix that a triangle stands for."""
+    """Return the tangent of the Hermitian matrix that is read from one triangle."""
     half = (triu if upper else tril)(halved(t))
     return half + adjoint(half)
 
 
 def _complement(u: Array, du: Any) -> Any:
-    """Return the tangents of all columns of a unitary matrix from those of the first ones: dU = U Ω with Ω
-    skew-Hermitian.
-    """
+    """Return the tangents of all columns of a unitary matrix from those of the first: dU = U Ω, Ω skew-Hermitian."""
     k = shape_of(du)[-1]
     if shape_of(u)[-1] == k:
         return du
@@ -87,7 +85,7 @@ def eig(ts: Tangents, y: Array, _x: Array) -> Any:
 
 
 def svd(ts: Tangents, y: Array, _x: Array, full_matrices: bool = True) -> Any:
-    """Return the tangents of singular vectors and values; a phase is that of U."""
+    """Return the tangents of singular vectors and values; the free phase is assigned to U."""
     (u, s, vh), t = y, ts[0]
     k = shape_of(s)[-1]
     first, v = u[..., :k], adjoint(vh)[..., :k]
@@ -136,8 +134,7 @@ def qr(ts: Tangents, y: Array, x: Array, mode: str = "reduced") -> Any:
 
 
 def slogdet(ts: Tangents, y: Array, x: Array) -> Any:
-    """Return the tangents of the sign and the logarithm: tr(A⁻¹ dA); the sign turns by its imaginary part.
-    """
+    """Return the tangents of the sign and the logarithm, tr(A⁻¹ dA): the sign rotates by its imaginary part."""
     total = sum(conj(adjoint(OPS["inv"](x))) * ts[0], axis=(-2, -1))
     return y[0] * (1j * imag(total)) if is_complex(x) else ZERO, real(total)
 

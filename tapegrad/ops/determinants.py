@@ -26,7 +26,7 @@ from tapegrad.rules.registry import define
 
 
 def _over(dy: Cotangent, x: Array) -> Any:
-    """Let a number for each matrix of a stack broadcast against `x`."""
+    """Make one number for each matrix of a stack broadcast against `x`."""
     return dy if len(shape_of(x)) == 2 else dy[..., None, None]
 
 

@@ -1,8 +1,8 @@
-"""Distribution functions and their inverses, and the incomplete gamma and beta functions that they are of.
+"""Distribution functions and their inverses, and the incomplete gamma and beta functions that they consist of.
 
-By their parameters too: those derivatives are integrals over the part of the line where the integrand keeps its
-sign, and so nothing cancels. Parameters that SciPy cuts to whole numbers have the derivative 0. An inverse has
-that of the function it solves, divided: dx / dp = 1 / F_x, dx / da = -F_a / F_x.
+They are differentiated by their parameters too: those derivatives are integrals over the part of the line where the
+integrand keeps its sign, so nothing cancels. Parameters that SciPy truncates to integers have the derivative 0. An
+inverse divides the derivatives of the function that it solves: dx / dp = 1 / F_x, dx / da = -F_a / F_x.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WEIGHTS = _STEP * math.pi / 2 * np.cosh(_TAU) * _NODES
 
 
 def _half_line(scale: Any, integrand: Callable[[Any], Any]) -> Any:
-    """Return the integral of a decaying function over w > 0, `scale` being about where it decays."""
+    """Return the integral of a decaying function over w > 0; `scale` is about where it decays."""
     total = np.zeros_like(scale)
     for rows in blocks(len(_NODES), scale.size):
         nodes, weights = (part[rows].reshape(-1, *[1] * scale.ndim) for part in (_NODES, _WEIGHTS))
@@ -76,8 +76,8 @@ def _gammainc_by_a(a: Any, x: Any) -> Any:
     sp = needed("scipy.special")
     dtype, (a, x) = _wide(a, x)
     with np.errstate(all="ignore"):
-        mean, here = sp.digamma(a), np.log(x)  # of log t, under the density of all t > 0
-        # near 0 the upper integral is of many orders of magnitude; the lower one cancels little there
+        mean, here = sp.digamma(a), np.log(x)  # the mean of log t under the density of all t > 0
+        # near 0 the upper integral spans many orders of magnitude; the lower one cancels little there
         below = (here < mean) | ((x < 0.5) & (a < 1))
         front = np.exp(sp.xlogy(a, x) - x - sp.gammaln(a))
         slope = np.where(below, a - x, x - a + 1)
@@ -90,7 +90,7 @@ def _gammainc_by_a(a: Any, x: Any) -> Any:
 
 
 def _beta_integral(a: Array, b: Array, x: Any, y: Any) -> Any:
-    """Return the derivative by a of I_x(a, b), y being 1 - x."""
+    """Return the derivative of I_x(a, b) by a; y is 1 - x."""
     sp = needed("scipy.special")
     mean, here, front = sp.digamma(a) - sp.digamma(a + b), np.where(x < 0.5, np.log(x), np.log1p(-y)), -sp.betaln(a, b)
     below = here < mean
@@ -247,7 +247,7 @@ nbdtrin = special("nbdtrin", lambda n, k, _y, p: -betainc_by_b(n, k + 1, p) / be
                   lambda n, k, _y, p: 1 / betainc_by_a(n, k + 1, p),
                   lambda n, k, _y, p: -_beta_density(n, k + 1, p) / betainc_by_a(n, k + 1, p))
 
-# -- F and Student's t, which are beta distributions of what x is transformed to
+# -- F and Student's t: beta distributions of a transformed x
 
 
 def _f_slopes(m: Array, n: Any, x: Array) -> tuple[Any, Any, Any]:
@@ -273,7 +273,7 @@ fdtridfd = special("fdtridfd", lambda n, m, _p, x: _of_f(_f_slopes(m, n, x), 0, 
 
 
 def _t_by_df(df: Any, t: Array) -> Any:
-    near = less(t * t, df)  # of the two forms the one whose argument is not near 1
+    near = less(t * t, df)  # the form whose argument is not near 1
     by_parameter = where(near, betainc_by_b(0.5, df / 2, t * t / (df + t * t)),
                          -betainc_by_a(df / 2, 0.5, df / (df + t * t)))
     return sign(t) * by_parameter / 4 - t * _t_density(df, t) / (2 * df)
@@ -315,7 +315,7 @@ tklmbda = special("tklmbda", lambda y, _x, lam: _tukey_slope(y, lam), lambda y, 
 
 
 def _own(name: str) -> Callable[..., Any]:
-    """Return what SciPy has beside the public functions, for its own distributions: a negative density."""
+    """Return a private function of SciPy's, from its own distributions: a negative density."""
     return lambda *args: getattr(needed("scipy.special._ufuncs"), name)(*args)
 
 

@@ -1,7 +1,7 @@
-"""each: an op of one member of a batch as a loop over all of them, which is one op of the batch.
+"""each: an op of one member of a batch as a loop over all members, which is one op on a tape.
 
-Its pullback is the same of the op's pullback, its tangent of the op's tangent, and a batch of it is one of more
-members: what a tape is made of by any transform stays as short as it was.
+Its pullback is a loop over the op's pullback, its tangent one over the op's tangent, and a batch of it is a loop over
+more members: a tape stays as short as it was under every transform.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from tapegrad.tree.flatten import is_leaf
 
 
 class UnlikeMembers(GuardError):
-    """The values of two members have different shapes or dtypes: they are no batch."""
+    """Raised where the values of two members have different shapes or dtypes, and so cannot be stacked."""
 
 
 class Each(Op):
-    """An op that is called once for each member of a batch.
+    """An op that is called once for each member of a batch, like JAX's `lax.map`.
 
-    `batched` says which of its arguments have the members along axis 0, `python` which are Python's numbers for one
-    member, and `spec_one` what one returns. What it returns is stacked along axis 0, but for parts that are `summed`.
-    JAX's `lax.map` is the same.
+    `batched` marks the arguments that have the members along axis 0, `python` those that are Python numbers for one
+    member, and `spec_one` is the type of one member's result. Results are stacked along axis 0, except `summed` parts.
     """
 
     noun = "loop"
@@ -55,7 +54,7 @@ class Each(Op):
                          tangent=self._push)
 
     def _type(self, *args: Any, **_: Any) -> Spec:
-        """Return the type of a call: as many results as there are members; what is summed has one of its own."""
+        """Return the type of a call: one result per member, stacked; the type of a sum is unknown."""
         size = next(spec_of(x).shape[0] for x, flag in zip(args, self.batched) if flag)
         parts = self.spec_one.parts if self.several else (self.spec_one,)
         if any(self.summed) or not parts:
@@ -69,7 +68,7 @@ class Each(Op):
         size = next(shape_of(x)[0] for x, flag in zip(args, self.batched) if flag)
         if not size:
             return self._none(args)
-        columns: list[Any] = []  # of each part the sum so far, or a list
+        columns: list[Any] = []  # for each part the sum so far, or a list
         for k in range(size):
             y = self.call(*self.member(args, k), **kwargs)
             parts = tuple(y) if self.several else (y,)
@@ -102,7 +101,7 @@ class Each(Op):
         return self.spec_one.type in (tuple, list)
 
     def _none(self, args: Sequence[Any]) -> Any:
-        """Return what there is of no members."""
+        """Return the result for an empty batch."""
         if isinstance(self.op, Derived):
             wanted = [args[-self.op.count:][i] for i in self.op.wanted]
             return tuple([conform(0.0, x) for x in wanted])
@@ -110,7 +109,7 @@ class Each(Op):
         found = [np.zeros((0, *part.shape), part.dtype if part.dtype is not None else part.type) for part in parts]
         return tuple(found) if self.several else found[0]
 
-    # -- what is made of it
+    # -- derivatives and batches
 
     def _partial(self, i: int, dy: Cotangent, y: Array, *args: Any, **kwargs: Any) -> Any:
         return self._pulled([i], dy, y, args, kwargs)[0]
@@ -124,8 +123,7 @@ class Each(Op):
         return each_pullback
 
     def _pulled(self, wanted: list[int], dy: Any, y: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Return the cotangents of some arguments: a loop over the members again, which sums those of what they share.
-        """
+        """Return the cotangents of some arguments, by a loop over the members that sums those of shared arguments."""
         ys, dys = (unwrap(tuple(part) if self.several else (part,)) for part in (y, dy))
         dys = [None if x is None else conform(0.0, plain(x)) if part is None or isinstance(part, Absorbing)
                else dense(part) for part, x in zip(dys, ys)]
@@ -138,7 +136,7 @@ class Each(Op):
         return wrap(found) if holds_tensor((*values, *found)) else found
 
     def _push(self, ts: Sequence[Any], y: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the tangent: a loop over the members' tangents."""
+        """Return the tangent, by a loop over the members' tangents."""
         ys = unwrap(tuple(y) if self.several else (y,))
         wanted = [i for i, t in enumerate(ts) if t is not None]
         stacked = [y is not None and not flag for y, flag in zip(ys, self.summed or [False] * len(ys))]
@@ -149,7 +147,7 @@ class Each(Op):
         return wrap(found) if holds_tensor((*args, *ts)) else found
 
     def _of_batch(self, members: Members, *args: Any, **kwargs: Any) -> Any:
-        """Batch it: of so many members more."""
+        """Batch the loop: a loop over the members of all members."""
         if self.summed:
             return NotImplemented
         m = next(members.shape(i)[0] for i, inner in enumerate(self.batched) if inner)
@@ -167,15 +165,15 @@ class Each(Op):
 
 
 class Derived(Op):
-    """What an op's rule makes of cotangents or tangents, the value and the arguments, as an op; it is differentiated by
-    a trace of it.
+    """The rule of an op as an op: a function of cotangents or tangents, the value and the arguments. It is
+    differentiated by tracing the rule.
 
-    A value of `parts` parts is a tuple, a leaf if there are none; `count` is the number of arguments, of which those
+    If the value has `parts` they form a tuple; with 0 it is a leaf. `count` is the number of arguments, of which those
     `wanted` have a cotangent or a tangent.
     """
 
-    differ: ClassVar[Any]  # how a cotangent is pulled through is known above: `differ(derived, values, kwargs, dz)`
-    pusher: ClassVar[Any]  # and the tangent of a call: `pusher(op, y, args, kwargs, tangents)`
+    differ: ClassVar[Any]  # set by a higher layer: pulls a cotangent back, `differ(derived, values, kwargs, dz)`
+    pusher: ClassVar[Any]  # and gives the tangent of a call, `pusher(op, y, args, kwargs, tangents)`
 
     def __init__(self, op: Op, parts: int, count: int, wanted: Sequence[int]) -> None:
         self.op, self.parts, self.count, self.wanted = op, parts, count, tuple(wanted)
@@ -183,11 +181,11 @@ class Derived(Op):
         super().__init__(name, self.compute, rule=Joint(self._vjp), torch=self.compute, batch=False)
 
     def compute(self, *values: Any, **kwargs: Any) -> Any:
-        """Return what the rule makes of what it is given."""
+        """Return the rule's results."""
         raise NotImplementedError
 
     def taken_apart(self, values: Sequence[Any], ahead: int) -> tuple[Sequence[Any], Any, tuple[Any, ...]]:
-        """Return what comes first, the value and the arguments."""
+        """Split values into the first `ahead`, the value and the arguments."""
         several = max(self.parts, 1)
         ys = values[ahead:ahead + several]
         return values[:ahead], tuple(ys) if self.parts else ys[0], tuple(values[ahead + several:])
@@ -197,10 +195,12 @@ class Derived(Op):
 
 
 class Pulled(Derived):
-    """The pullback of an op: the cotangents of its value, the value and the arguments to the cotangents of some."""
+    """The pullback of an op: from the cotangents of its value, the value and the arguments to cotangents of some
+    arguments.
+    """
 
     def compute(self, *values: Any, **kwargs: Any) -> Any:
-        """Return these cotangents."""
+        """Return the cotangents of the `wanted` arguments."""
         dys, y, args = self.taken_apart(values, max(self.parts, 1))
         dxs = self.op.pullback(y, args, kwargs)(tuple(dys) if self.parts else dys[0])
         found = [(dxs[i], args[i]) for i in self.wanted]
@@ -208,10 +208,10 @@ class Pulled(Derived):
 
 
 class Pushed(Derived):
-    """The tangent of an op's value, of the tangents of some arguments, the value and the arguments."""
+    """The tangent of an op's value, from the tangents of some arguments, the value and the arguments."""
 
     def compute(self, *values: Any, **kwargs: Any) -> Any:
-        """Return that tangent."""
+        """Return the tangent of the value."""
         given, y, args = self.taken_apart(values, len(self.wanted))
         known = dict(zip(self.wanted, given))
         found = type(self).pusher(self.op, y, args, kwargs, [known.get(i) for i in range(self.count)])
@@ -224,15 +224,14 @@ class Pushed(Derived):
 
 def of_each(op: Op, batched: Iterable[bool], python: Iterable[bool], spec_one: Spec,
             summed: Iterable[bool] = ()) -> Each:
-    """Return the loop of an op over the members of a batch, the same one for the same op: two traces make one tape.
-    """
+    """Return the loop of an op over the members of a batch, one object per op, so that two traces give equal tapes."""
     summed = tuple(summed)
     made: Each = _known(Each, op, tuple(batched), tuple(python), spec_one, summed if any(summed) else ())
     return made
 
 
 def derived(kind: type[Derived], op: Op, parts: int, count: int, wanted: Iterable[int]) -> Derived:
-    """Return the pullback or the tangent of an op as an op, the same one for the same op."""
+    """Return the pullback or the tangent of an op as an op, one object per op."""
     return _known(kind, op, parts, count, tuple(wanted))  # type: ignore[no-any-return]
 
 
@@ -244,8 +243,8 @@ def _known(kind: Any, op: Op, *how: Any) -> Any:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Return whether two members' values fit in one array: Python's numbers have the dtype of an array of them."""
-    if b is None:  # it is summed
+    """Return whether two members' values fit in one array: a Python number has the dtype of an array of them."""
+    if b is None:  # a part that is None
         return True
     dtypes = [dtype_of(x) or (np.dtype(type(plain(x))) if type(plain(x)) in PYTHON else None) for x in (a, b)]
     return shape_of(a) == shape_of(b) and bool(dtypes[0] == dtypes[1])

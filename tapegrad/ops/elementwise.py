@@ -1,9 +1,10 @@
 """Elementwise ops: arithmetic, powers, exponentials, trigonometry, rounding, comparison, logic, min and max.
 
-An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs
-(a number where it is constant), and which foreign functions mean the same. On tensors torch's function of its name is
-the implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)` is
-formed in one place; broadcasting is undone elsewhere. What begins with an underscore is not read, nor kept.
+An entry is one line: name, implementation, the derivative by each argument as a formula of output and inputs (a number
+where it is constant), and the foreign functions that mean the same. On tensors torch's function of its name is the
+implementation, unless `on_torch` names another, with the dtypes of NumPy's ufunc. `dx = dy * conj(derivative)` is
+computed in one place; broadcasting is undone elsewhere. A leading underscore marks an argument that the rule does not
+use and that is not kept as a residual.
 
 Conventions at kinks, the same on every backend: abs'(0) = sign(0) = 0; maximum, minimum and clip's bounds share
 equally among ties; rounding and sign are constant; hypot'(0, 0) = atan2'(0, 0) = 0; x**0 has derivative 0 by x,
@@ -40,7 +41,7 @@ LN2, LN10 = math.log(2.0), math.log(10.0)
 
 
 def conj(x: Any) -> Any:
-    """Return the complex conjugate, and a real value as it is."""
+    """Return the complex conjugate; a real value is returned as it is."""
     if type(x) is float or type(x) is np.float64:
         return x
     if type(x) is np.ndarray:
@@ -55,22 +56,22 @@ def is_complex(x: Array) -> bool:
 
 
 def is_inexact(dtype: Any) -> bool:
-    """True for a dtype of real or complex numbers, one that torch has alone too."""
+    """True for a dtype of real or complex numbers, including those of torch alone."""
     return letter(dtype if hasattr(dtype, "kind") else np.dtype(dtype)) in INEXACT
 
 
 def chain(derivative: Callable[..., Any] | float, poles: Callable[..., bool] | bool = False) -> Partial:
-    """Turn a derivative, a formula of (y, *args), into the partial that multiplies by it."""
+    """Return the partial that multiplies by a derivative, a formula of (y, *args)."""
     if not callable(derivative):
         return (lambda dy, *_: dy) if derivative == 1 else (lambda dy, *_: -dy if derivative == -1 else dy * derivative)
     if poles:
         return with_poles(derivative, poles)
-    # it reads what the derivative does: see residuals
+    # it reads the arguments that the derivative reads: see residuals
     return update_wrapper(lambda dy, y, *x: dy * conj(derivative(y, *x)), derivative, (), ())
 
 
 def of_tensors(name: str, impl: Any, means: Any = (), on_torch: Any = None) -> Any:
-    """Return the implementation for tensors, with the dtypes of the ufunc that `impl` is, or that means the same."""
+    """Return the implementation for tensors, with the dtypes of the ufunc among `impl` and `means`."""
     ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc)), None)
     if ufunc is None:
         return on_torch
@@ -83,7 +84,7 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
                 means: tuple[Any, ...] = (), python: Callable[..., Any] | None = None,
                 on_torch: Callable[..., Any] | str | None = None, tangent: Push | None = None,
                 spec: types.Family | None = None, poles: Any = False) -> Op:
-    """Define an op by the derivative with respect to each argument, which all have `poles` or each has its own."""
+    """Define an op by the derivatives with respect to its arguments; `poles` is for all, or a tuple with one each."""
     each = poles if isinstance(poles, tuple) else [poles] * len(derivatives)
     rule = pointwise(*map(chain, derivatives, each), direct=True)
     return define(name, impl, rule, means=means, python=python, tangent=tangent,
@@ -92,7 +93,7 @@ def elementwise(name: str, impl: Callable[..., Any], *derivatives: Callable[...,
 
 def constant(name: str, impl: Callable[..., Any], *means: Any, on_torch: Callable[..., Any] | str | None = None,
              **facts: Any) -> Op:
-    """Define an op whose output is locally constant or not a number one can differentiate."""
+    """Define an op whose output is locally constant or not differentiable."""
     return define(name, impl, means=means, rule=CONSTANT, memory=FRESH,
                   torch=of_tensors(name, impl, means, on_torch), **facts)
 
@@ -124,7 +125,7 @@ reciprocal = elementwise("reciprocal", np.reciprocal, lambda y, _x: -squared(y),
 
 
 def _of_integers(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Let what is divided by the integer 0 be 0, as in NumPy; torch raises, or returns what the device makes of it."""
+    """Make division by the integer 0 give 0, as in NumPy; torch raises, or its result depends on the device."""
     def divided(a: Any, b: Any) -> Any:
         if any(x.is_floating_point() if tensors.is_tensor(x) else not isinstance(x, int) for x in (a, b)):
             return fn(a, b)
@@ -139,7 +140,7 @@ floor_divide = constant("floor_divide", operator.floordiv, np.floor_divide, oper
 
 
 def _quotient(a: Array, b: Array) -> Any:
-    # Decimal's remainder has the sign of `a`, and a quotient is rounded
+    # Decimal's remainder has the sign of `a`, and its quotients are rounded
     if system(a) is not None or system(b) is not None:
         return rint((a - a % b) / b)
     return floor(divide(a, b))
@@ -153,13 +154,13 @@ square = elementwise("square", np.square, lambda _y, x: 2 * x, means=(np.square,
 
 def _by_base(_y: Array, x: Array, p: Any) -> Any:
     if type(p) is int and p == 2:
-        # the commonest power, and pow is slow; of an array the sum is the same numbers in half the time
+        # the commonest power, and pow is slow; for an array the sum gives the same numbers in half the time
         return x + x if type(x) is np.ndarray and x.dtype.kind == "f" else 2 * x
     if isinstance(p, (int, float)) and not hasattr(p, "shape") and plain(p) is p:
         return p * x ** (p - 1) if p else 0
-    # of 0 and nan alone: where p is 0 elsewhere, the slope still grows with it, by 1 / x
+    # for 0 and nan only: elsewhere the slope at p = 0 still grows with p, by 1 / x
     flat = logical_and(equal(p, 0), logical_or(equal(x, 0), not_equal(x, x)))
-    # a float: NumPy's integers, which `where` makes of Python's, have an end and no negative powers
+    # a float: `where` turns Python integers into NumPy's, which overflow and have no negative powers
     return where(flat, 0.0, p * x ** where(flat, 1.0, p - 1))
 
 
@@ -173,7 +174,7 @@ def _by_exponent(y: Array, x: Array, _p: Any) -> Any:
 def _exactly_by_exponent(y: Array, x: Array) -> Any:
     try:
         factor = log(where(equal(x, 0), 1, x))
-    except ArithmeticError:  # Decimal raises of a negative number, where others have nan
+    except ArithmeticError:  # Decimal raises for a negative number, where others give nan
         factor = number_like(y, math.nan)
     if is_complex(factor) and not is_complex(y):
         factor = number_like(y, math.nan)
@@ -181,12 +182,12 @@ def _exactly_by_exponent(y: Array, x: Array) -> Any:
 
 
 def _has_pole(_x: Array, p: Any) -> bool:
-    """True unless all derivatives by the base are known to have no pole at 0: a power of a natural number."""
+    """True unless no derivative by the base has a pole at 0: the exponent is a natural number."""
     return not (type(p) in (int, float) and p >= 1 and p % 1 == 0)
 
 
 pow = elementwise("pow", operator.pow, _by_base, _by_exponent, means=(np.power, operator.pow), spec=types.power,
-                  poles=(_has_pole, True))  # by the exponent: the logarithm of the base, whatever the exponent
+                  poles=(_has_pole, True))  # by the exponent: the logarithm of the base, for every exponent
 float_power = elementwise("float_power", np.float_power, _by_base, _by_exponent, means=(np.float_power,),
                           python=math.pow, poles=(_has_pole, True))
 
@@ -206,7 +207,7 @@ sqrt = elementwise("sqrt", np.sqrt, lambda y, _x: exactly(0.5, y) / y, means=(np
 
 def _cbrt(x: Array) -> Any:
     y = torch.sgn(x) * torch.abs(x) ** (1 / 3)
-    better = y - (y * y * y - x) / (3 * y * y)  # a step of Newton's: 1 / 3 is rounded
+    better = y - (y * y * y - x) / (3 * y * y)  # a Newton step: 1 / 3 is rounded
     return torch.where(torch.isfinite(better), better, y)
 
 
@@ -230,8 +231,7 @@ logaddexp2 = elementwise("logaddexp2", np.logaddexp2, lambda y, a, _b: exp2(a - 
 sin = elementwise("sin", np.sin, lambda _y, x: cos(x), means=(np.sin,), python=math.sin)
 cos = elementwise("cos", np.cos, lambda _y, x: -sin(x), means=(np.cos,), python=math.cos)
 tan = elementwise("tan", np.tan, lambda y, _x: 1 + y * y, means=(np.tan,), python=math.tan)
-# Of complex numbers by the result, which knows the side of a branch cut that it is on: 1 - x *
-# x has lost the sign of a zero
+# complex derivatives use the result, which has the side of a branch cut: 1 - x * x has lost the sign of a zero
 asin = elementwise("asin", np.asin, lambda y, x: 1 / cos(y) if is_complex(x) else 1 / sqrt(1 - x * x), means=(np.asin,),
                    python=math.asin, poles=True)
 acos = elementwise("acos", np.acos, lambda y, x: -1 / sin(y) if is_complex(x) else -1 / sqrt(1 - x * x),
@@ -261,7 +261,7 @@ hypot = elementwise("hypot", np.hypot, lambda y, a, _b: a / where(equal(y, 0), 1
 
 @functools.cache
 def _nodes(count: int) -> list[tuple[float, float]]:
-    """Return the points and weights of Gauss and Legendre's quadrature of [0, 1]."""
+    """Return the nodes and weights of the Gauss-Legendre quadrature of [0, 1]."""
     return [((1 + t) / 2, w / 2)
             for t, w in zip(*(part.tolist() for part in np.polynomial.legendre.leggauss(count)), strict=True)]
 
@@ -269,8 +269,8 @@ def _nodes(count: int) -> list[tuple[float, float]]:
 def _sinc_derivative(xp: Any, x: Array, n: int) -> Any:
     """Return the n-th derivative of sinc, π^n times the integral over t in [0, 1] of t^n cos^(n)(t z), where z = π x.
 
-    Where z is large, by the recurrence z g_n = sin^(n)(z) - n g_(n-1), which multiplies errors
-    by n / z: to nothing there.
+    For large z it uses the recurrence z g_n = sin^(n)(z) - n g_(n-1), which multiplies errors by n / z, less than 1
+    there.
     """
     z = xp.asarray(math.pi * x)
     near = xp.abs(z) <= n + 1
@@ -298,23 +298,19 @@ rad2deg = elementwise("rad2deg", np.rad2deg, 180 / math.pi, means=(np.rad2deg, n
 
 
 def _direction(y: Array, x: Array) -> Any:
-    """Return x / |x|, and 0 at 0: for a complex x as a quotient, which turns with x; the sign
-    of a real one is constant.
-    """
+    """Return x / |x|, and 0 at 0: a quotient for complex x, with which it rotates; a real x has a constant sign."""
     return x / where(equal(y, 0), 1, y) if is_complex(x) else sign(x)
 
 
 def _turned(dy: Cotangent, y: Array, x: Array) -> Any:
-    """Return what is left of `dy` across the direction of x, over |x|: x / |x| turns with a
-    complex x, and grows with none.
-    """
+    """Return the part of `dy` across the direction of x, over |x|: x / |x| rotates with complex x, and never grows."""
     if not is_complex(x):
         return ZERO
     return where(equal(y, 0), 0.0, (dy - y * real(conj(y) * dy)) / where(equal(y, 0), 1, abs(x)))
 
 
 def _sign(x: Array) -> Any:
-    return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch's of nan is 0
+    return torch.where(torch.isnan(x), x, torch.sgn(x))  # torch.sgn(nan) is 0
 
 
 abs = define("abs", operator.abs, pointwise(lambda dy, y, x: real(dy) * _direction(y, x)),
@@ -339,7 +335,7 @@ rint = constant("rint", np.rint, np.rint, on_torch=_rint)
 def _round(x: Any, decimals: int = 0) -> Any:
     if not x.is_floating_point() and not x.is_complex():
         return x.clone() if decimals >= 0 else tensors.on_host(np.round)(x, decimals)
-    scale = 10.0 ** builtins.abs(decimals)  # NumPy's way, so that halves are the same numbers
+    scale = 10.0 ** builtins.abs(decimals)  # NumPy's way, so that the same numbers are ties
     return _rint(x * scale) / scale if decimals > 0 else _rint(x / scale) * scale if decimals else _rint(x)
 
 
@@ -378,7 +374,7 @@ heaviside = define("heaviside", np.heaviside, pointwise(None, lambda dy, _y, x, 
 def _of_numbers(dy: Cotangent, _y: Array, x: Array, **_: Any) -> Any:
     if not is_complex(x):
         return where(isfinite(x), dy, 0.0)
-    # each part is replaced for itself
+    # each part is replaced by itself
     return where(isfinite(real(x)), real(dy), 0.0) + 1j * where(isfinite(imag(x)), imag(dy), 0.0)
 
 
@@ -397,7 +393,7 @@ imag = define("imag", np.imag, (lambda dy, _y, _x: 1j * dy,), memory=VIEW, tange
               spec=types.imaginary)
 conjugate = define("conjugate", lambda x: x.conjugate() if type(x) is complex else np.conjugate(x),
                    (lambda dy, _y, _x: conj(dy),),
-                   # Python's number stays one
+                   # a Python number stays one
                    means=(np.conjugate,), tangent=linear_in(0), torch="conj_physical", batch=batching.elementwise,
                    spec=types.conjugated)
 
@@ -447,7 +443,7 @@ where = define("where", np.where,
 
 
 def _share(dy: Cotangent, y: Array, mine: Any, other: Array) -> Any:
-    # who equals the output has won. Ties are looked for among the operands, where they are rare: a masked copy is cheap
+    # the operand that equals the output wins. Ties are sought among the operands, where they are rare: cheap to mask
     return where(equal(mine, y), where(equal(mine, other), exactly(0.5, dy) * dy, dy), exactly(0.0, dy))
 
 
@@ -465,20 +461,20 @@ maximum, minimum = _extremum("maximum", np.maximum, _share), _extremum("minimum"
 fmax, fmin = _extremum("fmax", np.fmax, _share_nan), _extremum("fmin", np.fmin, _share_nan)
 
 
-# torch's, between plain numbers, low <= high: at a bound all of a cotangent passes, where maximum and minimum share it
+# torch's, between plain numbers, low <= high: at a bound the whole cotangent passes, where maximum and minimum share it
 clamp = define("clamp", lambda x, low=None, high=None: np.clip(x, low, high),
                pointwise(lambda dy, y, x, **_: where(equal(x, y), dy, exactly(0.0, dy))),
                torch=tensors.of_reals(lambda x, low=None, high=None: torch.clamp(x, low, high),
                                       lambda x, low=None, high=None: np.clip(x, low, high)),
                memory=FRESH, spec=types.clipped)
 
-# -- what a user says of a value
+# -- copies and conversions of a value, and its gradient stopped
 
 stop_gradient = define("stop_gradient", lambda x: x, rule=CONSTANT, memory=VIEW, torch=lambda x: x,
                        batch=batching.elementwise, spec=types.itself)
 array = define("array", lambda x: np.array(x), (lambda dy, _y, _x: dy,), torch="clone", tangent=linear_in(0),
                batch=batching.elementwise, memory=FRESH, spec=types.new_array)
-# a Python number as NumPy's, with its arithmetic
+# a Python number as NumPy's, with NumPy's arithmetic
 scalar = define("scalar", lambda x: np.asarray(x)[()], (lambda dy, _y, _x: dy,), tangent=linear_in(0),
                 torch=lambda x: x, batch=batching.elementwise, memory=VIEW, spec=types.as_number)
 copy = define("copy", np.copy, (lambda dy, _y, _x, order="K": dy,), tangent=linear_in(0), batch=batching.of_first,
@@ -488,7 +484,7 @@ astype = define("astype", lambda x, dtype: np.asarray(x).astype(dtype)[()],
                 (lambda dy, _y, _x, dtype: dy if is_inexact(dtype) else ZERO,), tangent=linear_in(0),
                 batch=batching.of_first, memory=FRESH, spec=types.cast,
                 torch=lambda x, dtype: tensors.convert(x, dtype))
-# numbers as elements of an array of integers: NumPy checks those of a list, and a Python number; `astype` wraps them
+# numbers as elements of an integer array: NumPy checks the range of lists and Python numbers; `astype` wraps them
 elements = constant("elements", lambda *xs, dtype: np.array(xs, dtype), effects=RAISES, batch=False,
                     on_torch=tensors.on_host(lambda *xs, dtype: np.array(xs, dtype)), spec=types.listed)
 element = constant("element", lambda x, dtype: np.array(x, dtype)[()], effects=RAISES, batch=False,

@@ -1,6 +1,6 @@
-"""Elliptic integrals and functions, by every argument, and the arithmetic-geometric mean.
+"""Elliptic integrals and functions, differentiated by every argument, and the arithmetic-geometric mean.
 
-Derivatives are Carlson's symmetric integrals, whose terms are of one sign where Legendre's cancel: DLMF 19.18, 19.25.
+Derivatives are Carlson's symmetric integrals, whose terms have one sign where Legendre's cancel: DLMF 19.18, 19.25.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tapegrad.rules.facts import FRESH, pointwise
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import define
 
-# by t = e^u the integrand is analytic for |Im u| < pi, and so the trapezoidal rule converges as e^(-2 pi^2 / step)
+# with t = e^u the integrand is analytic for |Im u| < pi, so the trapezoidal rule converges as e^(-2 pi^2 / step)
 _STEP = 0.4
 _LOGARITHMS = np.arange(-100.0, 150.0, _STEP)
 
@@ -34,11 +34,11 @@ def _carlson(*x: Any, powers: tuple[float, ...]) -> Any:
         for rows in blocks(len(_LOGARITHMS), total.size):
             u = _LOGARITHMS[rows].reshape(-1, *[1] * total.ndim)
             t = np.exp(u)
-            # a logarithm each, for a power may overflow where the product does not
+            # by logarithms, because a power may overflow where the product does not
             total += np.sum(np.exp(u - sum(power * np.log(t + part) for power, part in zip(powers, parts))), axis=0)
-    for part in parts:  # left of 0 the integral is a principal value, which its derivative is not
+    for part in parts:  # left of 0 the integral is a principal value, its derivative is not
         total = np.where(np.isreal(part) & (part.real < 0), math.nan, total)
-    # where one is 0, what the integrand grows to at 0 is not in the sum
+    # where an argument is 0, the sum lacks the growth of the integrand at 0
     exponent = 1 - sum(np.where(part == 0, power, 0.0) for power, part in zip(powers, parts))
     return np.where(exponent <= 0, math.inf, total * _STEP).astype(dtype)[()]
 
@@ -59,7 +59,7 @@ carlson = define("carlson", _carlson, pointwise(*map(_by, range(4))), torch=tens
 
 
 def _symmetric(name: str, factor: float, *powers: float) -> Op:
-    """Define the op of SciPy's integral, `factor` times the one of these powers."""
+    """Define the op of SciPy's integral, `factor` times the one with these powers."""
     def by(i: int) -> Any:
         return lambda _y, *x: factor * _raised(i, powers, x)
     return special(name, *map(by, range(len(powers))))
@@ -106,13 +106,13 @@ def _e_slope(m: Array) -> Any:
 
 
 def _of_amplitude(m: Array, phi: Any, complete: Any, second: bool) -> Any:
-    """Return the derivative by m of an incomplete integral: of the rest of phi, and a whole one per half turn."""
+    """Return the derivative by m of an incomplete integral: of the remainder of phi, and one complete per half turn."""
     turns = rint(phi / math.pi)
     s, c = sin(phi), cos(phi)
     width = 1 - m * s * s
-    sign = cos(math.pi * turns)  # of what is left, sin is that of phi or its negative
+    sign = cos(math.pi * turns)  # for the remainder, sin is that of phi or its negative
     part = -elliprd(c * c, width, 1.0) if second else elliprd(c * c, 1.0, width)
-    # no full turn, no integral: at m = 1 it is infinite
+    # without a half turn there is no complete integral, which is infinite at m = 1
     whole = where(equal(turns, 0), 0.0, complete(where(equal(turns, 0), 0.0, m)))
     return sign * s ** 3 * part / 6 + 2 * turns * whole
 
@@ -137,7 +137,7 @@ def _jacobi_by_u(part: int, u: Array, m: Array) -> Any:
 
 def _jacobi_by_m(part: int, u: Array, m: Array) -> Any:
     sn, cn, dn, amplitude = (ellipj(u, m, part=k) for k in range(4))
-    turned = -dn * _f_slope(amplitude, m)  # the integral up to the amplitude is u, and stays so
+    turned = -dn * _f_slope(amplitude, m)  # the integral up to the amplitude stays u
     return (cn * turned, -sn * turned, -(sn * sn + 2 * m * sn * cn * turned) / (2 * dn), turned)[part]
 
 

@@ -1,7 +1,7 @@
-"""Matrix equations and functions of matrices: LU factors, Sylvester's equation, the exponential and its kin.
+"""Matrix equations and functions of matrices: LU factors, Sylvester's equation, the exponential and related functions.
 
-The implementation is SciPy's, imported when the first is computed. Rules: M. Giles, "An extended collection of matrix
-derivative results" (2008); for a function of a matrix, N. Higham, "Functions of Matrices" (2008), theorem 3.6.
+The implementation is SciPy's, imported at the first call. Rules: M. Giles, "An extended collection of matrix derivative
+results" (2008); for a function of a matrix, N. Higham, "Functions of Matrices" (2008), theorem 3.6.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tapegrad.rules.registry import define
 
 
 def implementation(name: str) -> Callable[..., Any]:
-    """Return a function of scipy.linalg, found when it is called."""
+    """Return a function of scipy.linalg, looked up when it is called."""
     return lambda *args, **kwargs: getattr(needed("scipy.linalg"), name)(*args, **kwargs)
 
 
-# -- LU: both factors in one matrix, and the rows that LAPACK swapped
+# -- LU: both factors in one matrix, and LAPACK's row swaps
 
 
 def _permutation(piv: Any) -> Any:
@@ -55,7 +55,7 @@ def _lu_vjp(y: Array, a: Array) -> Any:
 
 
 def _lu_tangent(ts: Any, y: Array, _a: Array) -> Any:
-    # of L F U, F = L⁻¹ dA U⁻¹: the lower triangle of F turns L, the upper one U
+    # for L F U, F = L⁻¹ dA U⁻¹: the lower triangle of F changes L, the upper one U
     lu, piv = y
     inner = solve_triangular(lu, take(ts[0], permutation(piv), axis=0), lower=True, unit_diagonal=True)
     inner = adjoint(solve_triangular(lu, adjoint(inner), trans=2))
@@ -69,7 +69,7 @@ def _lu_factor_tensor(a: Any) -> Any:
 
 
 def _permutation_tensor(piv: Any) -> Any:
-    n = len(piv)  # of the factors torch asks for the shape alone
+    n = len(piv)  # torch reads only the shape of the factors
     factors = torch.empty((n, n), device=piv.device)
     return torch.lu_unpack(factors, (piv + 1).to(torch.int32), unpack_data=False)[0].argmax(0)
 
@@ -98,8 +98,8 @@ solve_sylvester = define("solve_sylvester", implementation("solve_sylvester"), r
 def matrix_function(name: str) -> Op:
     """Define a function of a matrix that is analytic everywhere, or has poles only.
 
-    The derivative in the direction e stands in the corner of f([[x, e], [0, x]]), and its adjoint is
-    that at xᴴ: f is its own rule.
+    The derivative in the direction e is the corner of f([[x, e], [0, x]]), and its adjoint is that at xᴴ: f is its own
+    rule.
     """
     op = define(name, implementation(name), (lambda dy, _y, x: corner(op, adjoint(x), dy),), effects=RAISES,
                 tangent=lambda ts, _y, x: corner(op, x, ts[0]),
@@ -120,7 +120,7 @@ sinm, cosm, tanm = map(matrix_function, ("sinm", "cosm", "tanm"))
 sinhm, coshm, tanhm = map(matrix_function, ("sinhm", "coshm", "tanhm"))
 
 # The square root and the logarithm have a cut along the negative numbers, where an eigenvalue of a real matrix may lie.
-# There xᴴ, or x with an error of rounding, has another root than x has: the rules follow the one that was computed, y.
+# There the root at xᴴ, or at x with a rounding error, may be another than at x: the rules use y, which was computed.
 
 
 def _sqrtm_cotangent(dy: Cotangent, y: Array, _x: Array) -> Any:
@@ -128,15 +128,13 @@ def _sqrtm_cotangent(dy: Cotangent, y: Array, _x: Array) -> Any:
 
 
 def _turn(y: Array) -> Any:
-    """Return the number of modulus 1 by which x is turned, where y is log(x), so that its eigenvalues lie as
-    far from the cut as they can.
-    """
+    """Return the unit number that rotates x = exp(y) so that its eigenvalues are as far from the cut as can be."""
     angles = np.linalg.eigvals(y).imag
     return np.exp(-0.5j * (angles.max(-1) + angles.min(-1)))[..., None, None]
 
 
 def _logm_cotangent(dy: Cotangent, y: Array, x: Array) -> Any:
-    by = turn(y)  # log(by * x) is y and a multiple of 1
+    by = turn(y)  # log(by * x) is y plus a multiple of the identity
     return adjoint(corner(logm, by * x, by * adjoint(dy)))
 
 

@@ -1,7 +1,7 @@
-"""Fourier transforms along one axis: those in several dimensions are made of them.
+"""Fourier transforms along one axis; those in several dimensions consist of them.
 
-A transform is linear, and its cotangent is its conjugate transpose: the inverse transform, scaled the other way round.
-What the transform of real numbers leaves out, the conjugate of its inner half, is where the factors of 2 come from.
+A transform is linear, and its cotangent is its conjugate transpose: the inverse transform with the opposite scaling.
+The transform of real numbers omits the conjugate of its inner half, hence the factors of 2.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tapegrad.rules import batching, types
 from tapegrad.rules.facts import FRESH, linear_in
 from tapegrad.rules.registry import define
 
-# scales by n where the other does by 1
+# the norm that scales by n where the other scales by 1
 INVERSE = {None: "forward", "backward": "forward", "forward": None, "ortho": "ortho"}
 
 
 def resized(x: Any, n: int, axis: int) -> Any:
-    """Bring an axis to a length: cut it off, or lengthen it with zeros."""
+    """Crop an axis to a length, or pad it with zeros."""
     m, ndim = shape_of(x)[axis], len(shape_of(x))
     if n > m:
         return pad(x, tuple((0, n - m if i == axis % ndim else 0) for i in range(ndim)))
@@ -34,14 +34,12 @@ def resized(x: Any, n: int, axis: int) -> Any:
 
 
 def _fit(dx: Cotangent, x: Array, axis: int) -> Any:
-    """Bring a cotangent to x's length: what a transform cropped gets zeros, what it padded is cut off."""
+    """Bring a cotangent to x's length: zeros where the transform cropped, and cropped where it padded."""
     return resized(dx, shape_of(x)[axis], axis)
 
 
 def _inner(y: Array, n: int, axis: int) -> Any:
-    """Return where half a spectrum of `n` real numbers stands for its conjugate too: not at 0, nor at
-    the highest of an even n.
-    """
+    """Return where half a spectrum of `n` real numbers includes its conjugate: not at 0, nor at an even n's highest."""
     shape = shape_of(y)
     k = np.arange(shape[axis])
     return ((k > 0) & (2 * k < n)).reshape(tuple(-1 if i == axis % len(shape) else 1 for i in range(len(shape))))
@@ -81,7 +79,7 @@ rfft = define("rfft", np.fft.rfft, (_rfft_cotangent,), torch=_of_tensor("rfft"),
 irfft = define("irfft", np.fft.irfft, (_irfft_cotangent,), torch=_of_tensor("irfft"), tangent=linear_in(0),
                batch=batching.along(), memory=FRESH, spec=types.real_signal)
 
-# SciPy's round otherwise, and keep single precision
+# SciPy's transforms round differently and keep single precision
 
 
 def _of_scipy(name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""hook: a value on whose cotangent the reverse sweep calls a function of the program's."""
+"""hook: a value on whose cotangent the reverse sweep calls a function of the program."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def hooked(op: Operation) -> Callable[[Any], Any]:
 
 
 def hook_function(fn: Callable[..., Any], captured: list[Any]) -> Callable[[Any], Any]:
-    """Return the function of a hook, around what it captured."""
+    """Return the function of a hook, built around what it captured."""
     return fn.build(captured) if isinstance(fn, Structure) else fn  # type: ignore[no-any-return]
 
 
 def _value(x: Array, *captured: Any, fn: Callable[..., Any], tensors: bool = False, copied: bool = False) -> Any:
-    """Return the value in memory of its own: the program may write to either."""
+    """Return the value in memory of its own, since the program may write to either."""
     known = x.tensor if type(x) is TensorArray else x
     made = duplicate(known) if is_memory(known) and not isinstance(known, Traced) else known
     return wrap(made) if known is not x else made
@@ -76,6 +76,4 @@ def _tangent(*args: Any, **kwargs: Any) -> Any:
 
 hook = define("hook", _value, Rrule(_rule), torch=_value, tangent=_tangent, batch=False, memory=FRESH,
               spec=types.itself)
-"""`hook(x, *captured, fn=...)`: a function that has captured traced values is the structure
-that is built around them.
-"""
+"""`hook(x, *captured, fn=...)`: if the function captured traced values, `fn` is the structure built around them."""

@@ -1,9 +1,8 @@
-"""Index ops: reading parts of an array, and adding parts into one.
+"""Index ops: reading parts of an array, and adding parts to one.
 
 The index of `getitem` is splatted into arguments, so that a traced integer, integer array or mask is a variable of its
-own: `x[1:, mask]` is `getitem(x, 1:, mask)`. The cotangent of a read is sparse (`tangent.Scatter`): the reads of one
-array are put together by a single `scatter`. `through` is the path to a view of `x` that is
-read, and `x` itself not copied.
+own: `x[1:, mask]` is `getitem(x, 1:, mask)`. The cotangent of a read is sparse (`Scatter`): a single `scatter` adds up
+the reads of one array. `through` is the path to a view of `x` that is read; `x` itself is not copied.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _DOUBLE = frozenset([np.dtype(np.float64)])
 
 
 def _wide(pieces: Any, dtype: DType) -> Any:
-    """Return the dtype that holds all pieces; Python's numbers take that of the array."""
+    """Return the dtype that holds all pieces; Python numbers take that of the array."""
     kinds = {getattr(piece, "dtype", type(piece)) for piece in pieces}
     if kinds <= _DOUBLE and (dtype is None or dtype in _DOUBLE):
         return np.float64
@@ -67,20 +66,18 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
             if places is None:
                 places = np.arange(y.size).reshape(shape)
             at = places[index]
-            # in one dimension it is ten times as fast
+            # ten times as fast in one dimension
             np.add.at(y.reshape(-1), at.ravel(), np.broadcast_to(piece, at.shape).ravel())
         else:
             y[index] += piece
     return y if shape else y[()]
 
 
-MANY = 512  # rows, from which on it pays to go column by column
+MANY = 512  # number of rows from which column by column is faster
 
 
 def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
-    """Add rows that lie column by column to those of a table, in double precision: in the order of
-    np.add.at, in a fifth of the time.
-    """
+    """Add double-precision rows, stored column by column, to a table: in np.add.at's order, in a fifth of the time."""
     if not y.ndim:
         return False
     rows, n = index[0], len(y)
@@ -104,7 +101,7 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
     wide = tensor_dtypes.result_type(*pieces, *wanted)
     if not through and len(ranks) > 1 and (axis := _tiled(parts, shape, ranks)) is not None:
         return _concatenated(parts, shape, ranks, axis, wide, device)
-    # in C order: a path is followed by the numbers of places where torch has no view
+    # in C order: where torch has no view, a path is followed by flat positions
     y = torch.zeros(shape, dtype=wide, device=device)
     numbers: Any = None
     first = True
@@ -125,10 +122,9 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
 
 
 def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -> int | None:
-    """Return the axis along which the indices are slices that lie side by side and leave nothing out,
-    None where there is none.
+    """Return the axis along which the indices are adjacent slices that cover it, None if there is none.
 
-    The cotangent of what was split is put together again.
+    The cotangent of a split array is then concatenated.
     """
     if len(set(ranks)) != 1 or not 0 < ranks[0] <= len(shape):
         return None
@@ -157,28 +153,26 @@ def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[
 def _scatter_vjp(y: Array, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], through: tuple[Path, ...] = (),
                  **_: Any) -> Any:
     def scatter_pullback(dy: Cotangent) -> tuple[Any, ...]:
-        dy = dy if shape else reshape(dy, shape)  # a plain number cannot be read from
+        dy = dy if shape else reshape(dy, shape)  # a plain number has no index
         pieces = zip(pieced(parts, ranks), through or ((),) * len(ranks))
         return tuple(dx for (_, index), path in pieces for dx in (read(dy, index, path), *[ZERO] * len(index)))
     return scatter_pullback
 
 
 def _scatter_tangent(ts: Any, _y: Array, *parts: Any, ranks: tuple[int, ...], **how: Any) -> Any:
-    first = {0, *itertools.accumulate(1 + rank for rank in ranks)}  # where the pieces stand
+    first = {0, *itertools.accumulate(1 + rank for rank in ranks)}  # positions of the pieces
     pieces = [part if i not in first else np.zeros(shape_of(part)) if t is None else t
               for i, (t, part) in enumerate(zip(ts, parts))]
     return scatter(*pieces, ranks=ranks, **how)
 
 
-# a vjp and not a partial, which would be handed all parts once for each of them: n pieces would cost O(n²)
+# a vjp, not partials, each of which would get all parts: n pieces would cost O(n²)
 scatter = define("scatter", _scatter, rule=Joint(_scatter_vjp), torch=_scatter_tensors, tangent=_scatter_tangent,
                  batch=scatter_members, memory=FRESH, spec=types.scattered)
 
 
 def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]], paths: Sequence[Path] = ()) -> Any:
-    """Return zeros of x's shape with each piece added at its index, of the view that its path leads to: what a
-    sparse cotangent stands for.
-    """
+    """Return zeros of x's shape with each piece added at its index and path: a sparse cotangent, made dense."""
     if type(x) is np.ndarray and x.dtype is _FLOAT and not any(paths) and all(map(_is_simple, pieces, indices)):
         y = _zeros(x.shape)
         for piece, index in zip(pieces, indices):
@@ -187,7 +181,7 @@ def assemble(x: Array, pieces: Sequence[Any], indices: Sequence[tuple[Any, ...]]
     dtype = dtype_of(x)
     parts = [part for piece, index in zip(pieces, indices) for part in (piece, *index)]
     known: dict[str, Any] = {"dtype": dtype} if dtype != np.float64 and kind_of(x, "i") in INEXACT else {}
-    if any(paths):  # they are followed in zeros that lie in memory as x does
+    if any(paths):  # they are followed in zeros with x's memory order
         known |= {"through": tuple(paths)} | ({"order": "F"} if layout_of(plain(x)) == "F" else {})
     return scatter(*parts, shape=shape_of(x), ranks=tuple(map(len, indices)), **known)
 
@@ -198,14 +192,14 @@ _INDICES = _PLACES | {np.ndarray}
 
 
 def _is_simple(piece: Any, index: tuple[Any, ...]) -> bool:
-    """True for plain numbers in double precision at an index that names no place twice."""
+    """True for plain numbers in double precision at an index without repeated places."""
     if type(piece) is not float and not (type(piece) in _ARRAYS and piece.dtype is _FLOAT):
         return False
     return _PLACES.issuperset(map(type, index)) or (_INDICES.issuperset(map(type, index)) and not repeats(index))
 
 
 def sparse(x: Array, dy: Cotangent, index: tuple[Any, ...], path: Path = ()) -> Scatter:
-    """Return the cotangent of `x` that is `dy` at an index, of the view that a path leads to, and zero elsewhere."""
+    """Return the cotangent of `x` that is `dy` at an index of the view at the end of a path, and zero elsewhere."""
     return Scatter(assemble, x, dy, index, path)
 
 
@@ -213,7 +207,7 @@ def sparse(x: Array, dy: Cotangent, index: tuple[Any, ...], path: Path = ()) -> 
 
 
 def _array(x: Array, others: Any) -> Any:
-    """Return what is read from as a tensor, where only the index was one."""
+    """Return the array as a tensor, where only the index was one."""
     return tensors.to_tensor(x, tensors.device_of((x, *others)))
 
 
@@ -231,7 +225,7 @@ def _getitem_cotangent(dy: Cotangent, _y: Array, x: Array, *index: Any, through:
 
 getitem = define("getitem", _getitem, (_getitem_cotangent, *(None,) * MAX_INDEX), memory=VIEW, tangent=linear_in(0),
                  torch=_getitem_tensor, batch=read_members, spec=types.read)
-# by a traced mask: its values decide the shape
+# by a traced mask, whose values decide the shape
 getitem_masked = define("getitem_masked", getitem.impl, getitem.rule, tangent=linear_in(0),
                         torch=getitem.lower["torch"], batch=read_members, memory=MOVED,
                         spec=types.opaque("values decide how many there are", dynamic=True))
@@ -246,7 +240,7 @@ def is_mask(part: Any) -> bool:
 
 
 def read(x: Array, index: tuple[Any, ...], through: Path = ()) -> Any:
-    """Return `x[index]`, or that part of the view that a path leads to, by the op that it is."""
+    """Return `x[index]`, or that part of the view at the end of a path, by the op for such an index."""
     op = getitem_masked if any(map(is_mask, index)) else getitem
     return op(x, *index, **({"through": through} if through else {}))
 
@@ -256,9 +250,9 @@ def _take_cotangent(dy: Cotangent, _y: Array, x: Array, indices: Array, axis: in
 
 
 def positions_along(shape: tuple[int, ...], indices: Array, axis: int) -> tuple[Any, ...]:
-    """Return the index that reads `indices` along one axis, and each position of the others.
+    """Return the index that reads `indices` along one axis and every position of the others.
 
-    Raises AxisError for no axis of the shape, and ValueError for indices of another number of axes.
+    Raises AxisError for an axis that the shape lacks, and ValueError for indices with another number of axes.
     """
     ndim = len(shape)
     axis = normalize_axis_index(axis, ndim)
@@ -280,7 +274,7 @@ def _take_along(x: Any, indices: Any, axis: int = -1) -> Any:
     n, indices = x.shape[axis], indices.to(torch.int64)
     shape = [max(pair) for pair in zip(x.shape, indices.shape)]
     shape[axis] = indices.shape[axis]
-    # gather takes no others; take_along_dim lets what is out of range wrap round
+    # gather requires it; take_along_dim wraps indices that are out of range
     from_front = torch.where(indices < 0, indices + n, indices)
     return torch.gather(x.expand([n if i == axis % x.ndim else m for i, m in enumerate(shape)]), axis,
                         from_front.expand(shape))

@@ -1,4 +1,4 @@
-"""with_jacobian: a value whose derivatives are other values, computed along with it."""
+"""jacobian: a value whose derivatives are other values, computed along with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tapegrad.rules.registry import define
 
 
 def _value(y: Array, *parts: Any, each: tuple[bool, ...]) -> Any:
-    """Return the value in memory of its own: the program may write to it."""
+    """Return the value in memory of its own, since the program may write to it."""
     if type(y) is TensorArray:
         return TensorArray(duplicate(y.tensor))
     return duplicate(y) if is_memory(y) else y
@@ -37,7 +37,7 @@ def _vjp(y: Array, y0: Any, *parts: Any, each: tuple[bool, ...]) -> Callable[[An
 
 
 def _transposed(jacobian: Any, dy: Cotangent, x: Array, alone: bool) -> Any:
-    """Return the product of a cotangent with the adjoint of a derivative by `x`, which is real."""
+    """Return the product of a cotangent with the adjoint of a derivative by a real `x`."""
     jacobian = conj(jacobian) if is_complex(jacobian) else jacobian
     if alone or not shape_of(x):
         dx = multiply(jacobian, dy)
@@ -70,8 +70,8 @@ def _tangent(tangents: Any, y: Array, _value: Array, *parts: Any, each: tuple[bo
 
 with_jacobian = define("with_jacobian", _value, rule=Joint(_vjp), tangent=_tangent, torch=_value, batch=False,
                        spec=types.itself, memory=FRESH)
-"""`with_jacobian(y, x, dy_by_dx, ..., each=...)`: y, through which nothing flows but by these products.
+"""`with_jacobian(y, x, dy_by_dx, ..., each=...)`: y, whose derivatives are the given ones alone.
 
-The derivative by an array has the places of x along axis 0, and the axes of y behind; by a number, or where each number
-of y is of `each` one of x, those of y.
+The derivative by an array has the numbers of x along axis 0, followed by the axes of y. By a number, or where it is
+elementwise (`each`), it has the axes of y.
 """

@@ -1,7 +1,7 @@
 """Layers of neural networks: products with weights.
 
-`linear(x, w, b)` is x wᵀ + b for a stack of rows. It, `matmul(dy, w)` and `linear_weight(dy, x)` are the three
-derivatives of one trilinear form, so that each one's rule is made of the other two.
+`linear(x, w, b)` is x wᵀ + b for a stack of rows. `linear`, `matmul(dy, w)` and `linear_weight(dy, x)` are the three
+derivatives of one trilinear form, so that the rule of each consists of the other two.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _linear_tangent(ts: Any, _y: Array, x: Any, w: Any, b: Any = None) -> Any:
     return functools.reduce(operator.add, parts if db is None else [*parts, db])
 
 
-# -- a whole batch: what is shared by all members takes them as more rows
+# -- batching: for shared weights the members are more rows
 
 
 def _linear_members(members: Members, x: Any, w: Any, b: Any = None) -> Any:

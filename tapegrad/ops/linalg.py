@@ -1,7 +1,7 @@
 """Contractions: sums of products over shared axes, and the parts of a matrix.
 
-The cotangent of a contraction is a contraction of the cotangent with the other factor's conjugate, so that
-each rule stays with fast matrix products.
+The cotangent of a contraction is a contraction of the cotangent with the other factor's conjugate, so that every rule
+consists of fast matrix products.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def adjoint(x: Array) -> Any:
 
 
 def _rows(x: Any) -> Any:
-    """Return a stack of matrices as one matrix of all their rows."""
+    """Return a stack of matrices as one matrix with all their rows."""
     shape = shape_of(x)
     return reshape(x, (math.prod(shape[:-1]), shape[-1]))
 
@@ -59,7 +59,7 @@ def _matmul_left(dy: Cotangent, _y: Array, _a: Array, b: Array) -> Any:
         return dy * conj(b) if m == 1 else dy[..., None] * conj(b)
     if m == 1:
         return matmul(conj(b), dy[..., None])[..., 0]
-    if m == 2 < n:  # one matrix for a whole stack: its sum is one product too
+    if m == 2 < n:  # one matrix for a whole stack: the sum over the stack is one product too
         stack = (*range(n - 2), n - 1)
         return tensordot(dy, conj(b), axes=(stack, stack))
     return matmul(dy, adjoint(b))
@@ -85,7 +85,7 @@ vecdot = define("vecdot", np.vecdot, (
     batch=batching.stacked(1, 1),
     torch=lambda a, b: matmul.lower["torch"](a.conj()[..., None, :], b[..., None])[..., 0, 0], spec=types.by_core(1, 1))
 
-# of all elements, in C's order, whatever their shapes
+# over all elements, in C's order, whatever the shapes
 vdot = define("vdot", np.vdot, (
     lambda dy, _y, _a, b: conj(dy) * reshape(b, shape_of(_a)), lambda dy, _y, a, _b: dy * reshape(a, shape_of(_b))),
     tangent=EACH, batch=vdot_members, torch=lambda a, b: torch.vdot(*(x.reshape(-1) for x in together((a, b)))),
@@ -110,7 +110,7 @@ def _dot_axes(a: Array, b: Array) -> Any:
 
 
 def summed(axes: Any, m: int, n: int) -> tuple[list[int], list[int]]:
-    """Return the axes of `a` and of `b` that are summed, in pairs."""
+    """Return the axes of `a` and of `b` that are summed over, in pairs."""
     if isinstance(axes, int):
         return list(range(m - axes, m)), list(range(axes))
     of_a, of_b = ((part,) if isinstance(part, int) else part for part in axes)
@@ -118,7 +118,7 @@ def summed(axes: Any, m: int, n: int) -> tuple[list[int], list[int]]:
 
 
 def _arrange(dx: Cotangent, axes: list[int]) -> Any:
-    """Transpose `dx` whose axes are those of x, in this order."""
+    """Transpose `dx`, which has the axes of x in this order."""
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     return dx if order == tuple(range(len(axes))) else permute_dims(dx, axes=order)
 
@@ -157,15 +157,13 @@ def _dot(a: Array, b: Array) -> Any:
 tensordot = define("tensordot", np.tensordot, (_tensordot_left, _tensordot_right), torch=_tensordot, tangent=EACH,
                    batch=tensordot_members, memory=FRESH, spec=types.tensordot)
 dot = define("dot", np.dot, (lambda dy, _y, _a, b: _tensordot_left(dy, _y, _a, b, _dot_axes(_a, b)),
-                             # of stacks: of each pair
+                             # for stacks, of each pair
                              lambda dy, _y, a, _b: _tensordot_right(dy, _y, a, _b, _dot_axes(a, _b))), torch=_dot,
              tangent=EACH, batch=dot_members, memory=FRESH, spec=types.dot)
 
 
 def labels(subscripts: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Return the letters of each operand's axes and of the output's, an ellipsis written out
-    and the output explicit.
-    """
+    """Return the letters of each operand's axes and of the output's, with ellipses written out."""
     inputs, arrow, output = subscripts.partition("->")
     terms = inputs.split(",")
     letters = sorted({c for c in inputs if c.isalpha()})
@@ -182,8 +180,8 @@ def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any
                       **_: Any) -> Any:
     """Contract the cotangent with the other operands.
 
-    A repeated letter (`ii`) becomes two and a Kronecker delta between them; an axis that only this operand has was
-    summed alone, and gets an axis of length 1, which the sweep stretches; one of length 1 may have been stretched.
+    A repeated letter (`ii`) becomes two with a Kronecker delta between them. An axis that only this operand has was
+    summed alone, and gets an axis of length 1, which the sweep broadcasts. An axis of length 1 may have been broadcast.
     """
     terms, output = labels(subscripts, [_ndim(x) for x in xs])
     mine, x = terms.pop(i - 1), xs[i - 1]
@@ -204,7 +202,7 @@ def _einsum_cotangent(i: int, dy: Cotangent, y: Array, subscripts: str, *xs: Any
 
 def _einsum(subscripts: str, *xs: Any, **kwargs: Any) -> Any:
     y = np.einsum(subscripts, *xs, **kwargs)
-    # that of one operand is a view of it where nothing is summed
+    # for one operand NumPy returns a view where nothing is summed
     return y.copy() if len(xs) == 1 and np.may_share_memory(y, xs[0]) else y
 
 
@@ -231,11 +229,11 @@ diagonal = define("diagonal", lambda x, offset=0: np.diagonal(x, offset, -2, -1)
 
 
 def _triangle(x: Any) -> Any:
-    return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy's of a vector is that of its rows
+    return x.expand(len(x), len(x)) if x.ndim == 1 else x  # NumPy repeats a vector as rows
 
 
 def _inside(x: Any, k: Any) -> Any:
-    """Return where a matrix keeps its numbers below a diagonal of a fraction, which NumPy casts as it likes."""
+    """Return where a matrix lies below a diagonal of a fractional number, which NumPy casts in its own way."""
     rows, columns = x.shape[-2:]
     return torch.from_numpy(np.tri(rows, columns, k, bool)).to(x.device)
 

@@ -1,4 +1,4 @@
-"""loop: a body that is run again and again, as one call on a tape."""
+"""loop: a body that runs repeatedly, as one call on a tape."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from tapegrad.numbers.formatting import brief
 from tapegrad.ops import pack, setitem, whole_of
 from tapegrad.rules.facts import ANY
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.spec import Spec, spec_of
+from tapegrad.tape.spec import Spec, repeated, spec_of
 from tapegrad.tape.subtape import Subtape, labelled
 from tapegrad.tape.tape import Call, Input, Operation, Tape, append_copy
 
 T = TypeVar("T")
-FIRST = 3  # runs of which is said what they get, and the last
+FIRST = 3  # number of iterations whose values are printed, besides the last
 
 
 class Loop(Subtape):
-    """A repeated segment of a tape as one function: `count` runs of a subtape, each of which
-    hands values on to the next.
+    """A repeated segment of a tape as one function: `count` iterations of a subtape, each of which passes values to the
+    next.
 
     Umlaut.jl has loops on its tapes, and JAX's `lax.scan` is the same.
 
-    The body's inputs are, in this order, the `steps` (numbers that differ from run to run and are known: `steps[i][k]`
-    in run k), what is `given` to all runs alike, what is `listed` (a sequence, of which run k gets element k), and what
-    is `carried`. It returns the new values of what is carried, and then what is collected from each run. Called with
-    what is given, the sequences, and the first values of what is carried, a loop returns the last values of those, and
-    a tuple for each thing collected. In `reverse`, the last run is made first; elements and collections keep their
-    order.
+    The body's inputs are, in this order, the `steps` (known numbers that differ between iterations: `steps[i][k]` in
+    iteration k), the `given` values (shared by all iterations), the `listed` ones (a sequence, whose element k
+    iteration k gets), and the `carried` ones. The body returns the new carried values, then the values to be collected
+    from each iteration. A call of a loop takes the given values, the sequences, and the first carried values; it
+    returns the last carried values, and a tuple for each collected one. In `reverse`, the last iteration runs first;
+    elements and collections keep their order.
     """
 
     differentiable, dynamic = True, False
     noun = "loop"
-    player: ClassVar[Any]  # how a loop is run: the interpreter's, which stands above
-    aliases: Any = ANY  # a tuple, by result, where a backend says: see optimise.memory
+    player: ClassVar[Any]  # runs a loop: set by the interpreter, a higher layer
+    aliases: Any = ANY  # a tuple, by result, where a backend sets it: see optimise.memory
 
     def __init__(self, body: Tape, count: int, steps: Sequence[tuple[Any, ...]], given: int, listed: int, carried: int,
                  reverse: bool = False) -> None:
@@ -52,14 +52,14 @@ class Loop(Subtape):
         return self.parted(self.body.inputs[1:])
 
     def parted(self, inputs: Iterable[T]) -> tuple[list[T], list[T], list[T], list[T]]:
-        """Return what stands for the body's inputs, in their order, in those four parts."""
+        """Return the stand-ins of the body's inputs, given in their order, in those four parts."""
         xs = iter(inputs)
         steps, given, listed, carried = (list(islice(xs, size)) for size in self.sizes)
         return steps, given, listed, carried
 
     @property
     def runs(self) -> range:
-        """The numbers of the runs, in the order in which they are made."""
+        """The numbers of the iterations, in the order in which they run."""
         return range(self.count - 1, -1, -1) if self.reverse else range(self.count)
 
     def with_body(self, body: Tape) -> Loop:
@@ -72,9 +72,9 @@ class Loop(Subtape):
         return type(self).player(self, values)  # type: ignore[no-any-return]
 
     def spec(self, *_: Any) -> Spec:
-        """Return the type of a call: what the body hands on and collects is of the same type in every run."""
+        """Return the type of a call: carried and collected values have the same types in every iteration."""
         found, carried = list(map(spec_of, self.results)), self.sizes[3]
-        return Spec(tuple, parts=(*found[:carried], *[Spec(tuple, parts=(x,) * self.count) for x in found[carried:]]))
+        return Spec(tuple, parts=(*found[:carried], *[repeated(tuple, x, self.count) for x in found[carried:]]))
 
     def misfits(self, op: Call) -> Iterator[str]:
         """Yield what does not fit in a call of the loop."""
@@ -100,7 +100,7 @@ class Loop(Subtape):
                 yield f"whose body hands on {now} for {x.name}, which is {was}"
 
     def roles(self, args: Iterable[str]) -> dict[Input, str]:
-        """Return what each input of the body is: what stands for it outside, and in which run it is what."""
+        """Return for each input of the body where it comes from, and its value in each iteration."""
         written = iter(args)
         steps, given, listed, carried = self.parts()
         found: dict[Input, str] = {x: f"step {_each([values[k] for k in self.runs])}"
@@ -110,14 +110,14 @@ class Loop(Subtape):
         return found | {x: f"carried, first {next(written)}" for x in carried}
 
     def returned(self, write: Callable[[Any], str]) -> str:
-        """Write what a run hands on to the next, and what is collected from each."""
+        """Write what an iteration passes to the next, and what is collected from each."""
         carried = self.sizes[3]
         parts = (("hand on", self.results[:carried]), ("collect", self.results[carried:]))
         return "; ".join([f"{name} {', '.join(map(write, found))}" for name, found in parts if found])
 
 
 def _each(values: Any) -> str:
-    """Write the first values and the last one, or the one that all are.
+    """Write the first values and the last one, or the value of all.
 
     >>> _each(range(9, -1, -1)), _each([2.0, 2.0]), _each([0.1 * i for i in range(4)])
     ('9, 8, 7 ... 0', '2.0', '0.0, 0.1, 0.2, 0.3')
@@ -134,7 +134,7 @@ def _number(x: Any) -> str:
 
 
 class Runs:
-    """The runs of a loop of some arguments: what each is given, hands on to the next, and collects."""
+    """The iterations of a loop with some arguments: what each is given, passes to the next, and collects."""
 
     def __init__(self, loop: Loop, args: Sequence[Any]) -> None:
         _, given, listed, _ = loop.sizes
@@ -143,18 +143,18 @@ class Runs:
         self.collected: list[list[Any]] = [[None] * loop.count for _ in loop.results[len(self.now):]]
 
     def given(self, k: int) -> list[Any]:
-        """Return what stands for the body's inputs, in their order, in run `k`."""
+        """Return the stand-ins of the body's inputs, in their order, in iteration `k`."""
         return [*[step[k] for step in self.steps], *self.same, *[part[k] for part in self.listed], *self.now]
 
     def add(self, k: int, made: Sequence[Any]) -> None:
-        """Take what run `k` returns."""
+        """Store what iteration `k` returns."""
         for part, y in zip(self.collected, made[len(self.now):]):
             part[k] = y
         self.now = list(made[:len(self.now)])
 
     @property
     def result(self) -> tuple[Any, ...]:
-        """What the loop returns."""
+        """The results of the loop."""
         return (*self.now, *map(tuple, self.collected))
 
 
@@ -164,9 +164,7 @@ def is_loop(op: Any) -> bool:
 
 
 def range_of(values: Sequence[Any]) -> range | None:
-    """Return a range of the same integers, in their order; None where they are no integers,
-    or not equally far apart.
-    """
+    """Return a range of the same integers in their order; None if they are no integers, or not evenly spaced."""
     apart = values[1] - values[0] if len(values) > 1 and all(type(value) is int for value in values) else 0
     if not apart or any(b - a != apart for a, b in pairwise(values)):
         return None
@@ -174,7 +172,7 @@ def range_of(values: Sequence[Any]) -> range | None:
 
 
 def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
-    """Return, by loop, the numbers of its results that some operations take."""
+    """Return for each loop the numbers of its results that some operations take."""
     found: defaultdict[Operation, set[int]] = defaultdict(set)
     for op in ops:
         for arg in filter(is_loop, op.args):
@@ -183,8 +181,8 @@ def taken(ops: Iterable[Operation]) -> defaultdict[Operation, set[int]]:
 
 
 def live(loop: Loop, taken: Iterable[int], stops: Sequence[Operation] = ()) -> tuple[set[int], bytearray]:
-    """Return the numbers of the results that those taken, and what may stop a run, depend on in the last run or in one
-    before it, and by position what of the body they do.
+    """Return the numbers of the results on which the `taken` ones and `stops` depend, in the last iteration or an
+    earlier one, and by position the operations of the body on which they depend.
     """
     found = set(taken)
     while True:
@@ -196,7 +194,7 @@ def live(loop: Loop, taken: Iterable[int], stops: Sequence[Operation] = ()) -> t
 
 
 def written(loop: Loop) -> set[Operation]:
-    """Return the inputs among what is carried that the body writes to."""
+    """Return the carried inputs that the body writes to."""
     carried = loop.parts()[3]
     found: set[Operation] = set()
     for op in loop.body.ops:
@@ -209,27 +207,27 @@ def written(loop: Loop) -> set[Operation]:
 
 
 def put(body: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
-    """Append a copy of an operation to a body, of which no position is said."""
+    """Append a copy of an operation to a body, without its origin."""
     new = append_copy(body, op, at)
     new.origin = None
     return new
 
 
 def step_label(number: int) -> str:
-    """Return the label of an input of a body that stands for a number of each run's own, the same in every replay."""
+    """Return the label of a body's input for a number that differs by iteration, and is the same in every replay."""
     return f"step{number}"
 
 
 def given_label(label: str) -> str:
-    """Return the label of an input of a body that is given from outside, which is none of a step."""
+    """Return the label of a body's input that is given from outside, distinct from those of steps."""
     return f"given_{label}" if label.startswith("step") else label
 
 
 def steps_of(tape: Tape) -> list[Input]:
-    """Return the inputs of a body that stand for numbers of each run's own; none of another tape."""
+    """Return the inputs of a body that are steps; none of another tape."""
     return [x for x in tape.inputs if x.label.startswith("step")] if tape.structure is None else []
 
 
 def _kind(x: Spec) -> str:
-    """Return what an array must be in all runs; numbers are one kind. Of what nothing is known it is ""."""
+    """Return what a value must be in all iterations: an array's type, one kind for all numbers, empty if unknown."""
     return "" if isinstance(x.type, str) else str(x) if x.shape else "a number"

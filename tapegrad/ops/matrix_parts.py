@@ -1,4 +1,4 @@
-"""matrix_parts: triangles, diagonals and Hermitian parts of matrices, as the rules of decompositions need them."""
+"""matrix_parts: triangles, diagonals and Hermitian parts of matrices, for the rules of decompositions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapegrad.ops.triangular import halved
 
 
 def eye(x: Array) -> Any:
-    """Return where the diagonal is of matrices as large as these."""
+    """Return the mask of the diagonal of matrices of this size."""
     return np.eye(shape_of(x)[-1], dtype=bool)
 
 
@@ -29,7 +29,7 @@ def off_diagonal(x: Array) -> Any:
 
 
 def hermitian(x: Array) -> Any:
-    """Return the Hermitian matrices that have these lower triangles."""
+    """Return the Hermitian matrices with these lower triangles."""
     low = tril(halved(x))
     return low + adjoint(low)
 
@@ -40,10 +40,10 @@ def skew(x: Array) -> Any:
 
 
 def filled(dy: Any, y: Any) -> Any:
-    """Return a cotangent, zeros for one that is zero."""
+    """Return a cotangent, as zeros if it is a ZeroTangent."""
     return np.zeros(shape_of(y), dtype_of(y)) if type(dy) is ZeroTangent else dy
 
 
 def on_triangle(dx: Cotangent, upper: bool) -> Any:
-    """Return the cotangent of the triangle that was read, where `dx` is that of the Hermitian matrix it stands for."""
+    """Return the cotangent of the triangle that was read, from that of the whole Hermitian matrix."""
     return (triu if upper else tril)(halved(dx + adjoint(dx)))

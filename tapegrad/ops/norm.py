@@ -1,4 +1,4 @@
-"""Norms of vectors; those of matrices are made of singular values."""
+"""Norms of vectors; those of matrices are computed from singular values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _vector_norm_cotangent(dy: Cotangent, y: Array, x: Array, ord: Any = 2, axis
                            keepdims: bool = False) -> Any:
     y, dy = restore(y, x, axis), restore(dy, x, axis)
     if ord == 2:
-        return dy * ratio(x, y)  # 0 at 0, as abs
+        return dy * ratio(x, y)  # 0 at 0, like abs
     if ord > 2 and ord % 2 == 0 and not is_complex(x):
         return dy * ratio(x, y) ** (ord - 1)  # smooth at 0, to any order
     return where(equal(x, 0), 0.0, dy * sign(x) * ratio(abs(x), y) ** (ord - 1))
@@ -34,7 +34,7 @@ def _vector_norm_tangent(ts: Any, y: Array, x: Array, ord: Any = 2, axis: Axis =
 
 
 def _vector_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False) -> Any:
-    # of all elements, or of a matrix's, only without an order
+    # NumPy takes all elements, or those of a matrix, only without an order
     return np.linalg.norm(x, None if ord == 2 else ord, axis, keepdims)
 
 

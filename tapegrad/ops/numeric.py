@@ -1,6 +1,4 @@
-"""Ops of numerical analysis: convolution, interpolation, the angle of a complex number, a Bessel
-function, one number of an array.
-"""
+"""Ops of numerical analysis: convolution, interpolation, angles of complex numbers, a Bessel function, array items."""
 
 from __future__ import annotations
 
@@ -36,14 +34,11 @@ from tapegrad.rules import batching, types
 from tapegrad.rules.facts import EACH, FRESH, MOVED, RAISES, Partials, linear_in, pointwise
 from tapegrad.rules.registry import define
 
-# -- convolution: each rule is a convolution or correlation with the cotangent, which gets zeros
-# where the mode cut it short
+# -- convolution: each rule is a convolution or correlation with the cotangent, padded with zeros where the mode cropped
 
 
 def _whole(dy: Cotangent, a: Array, b: Array, mode: str, reversed_: bool = False) -> Any:
-    """Return the cotangent of the full convolution; `reversed_` says that NumPy swapped the two, and
-    turned the result round.
-    """
+    """Return the cotangent of the full convolution; `reversed_`: NumPy swapped the two and flipped the result."""
     n, m, have = shape_of(a)[0], shape_of(b)[0], shape_of(dy)[0]
     cut = builtins.min(n, m) - 1
     left = {"full": 0, "same": (cut + 1) // 2 if reversed_ else cut // 2, "valid": cut}[mode]
@@ -79,14 +74,12 @@ correlate = define("correlate", lambda x1, x2, mode="full": np.correlate(x1, x2,
                    torch=lambda x1, x2, mode="full": _convolve(x1, x2.conj().flip(0), mode, len(x1) < len(x2)),
                    memory=FRESH, spec=types.convolved)
 
-# -- interpolation between points (xp, fp). At a point the slope is that of the piece to its right, at
-# the last one to its left
+# -- interpolation between points (xp, fp). The slope at a point is that of the piece to its right, at the last one that
+# to its left
 
 
 def _piece(x: Array, xp: Any, fp: Array) -> tuple[Any, Any, Any, Any]:
-    """Return the two points around each x, how far between them it is, and the slope there;
-    outside, the nearest point.
-    """
+    """Return the two points around each x, its relative place between them, and the slope; outside, the nearest."""
     last = shape_of(xp)[0] - 1
     i = minimum(maximum(searchsorted(xp, x, side="right") - 1, 0), builtins.max(last - 1, 0))
     k = minimum(i + 1, last)
@@ -115,7 +108,7 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
     last = len(xp) - 1
     i = (torch.searchsorted(xp.contiguous(), x.contiguous(), side="right") - 1).clamp(0, builtins.max(last - 1, 0))
     k = (i + 1).clamp(max=last)
-    left, low = xp.take(i), fp.take(i)  # not xp[i]: one integer is read by the host there
+    left, low = xp.take(i), fp.take(i)  # not xp[i], for which the host reads a single integer
     gap = xp.take(k) - left
     slope = (fp.take(k) - low) / torch.where(gap == 0, 1.0, gap)
     y = torch.where(x >= xp[-1], fp[-1], torch.where(x < xp[0], fp[0], slope * (x - left) + low))
@@ -143,11 +136,11 @@ def _angle(x: Any) -> Any:
 
 angle = define("angle", np.angle, (_angle_cotangent,), batch=batching.of_first, torch=_angle, memory=FRESH,
                spec=types.angle)
-# SciPy's i0 differs from NumPy's by a rounding
+# SciPy's i0 differs from NumPy's by rounding
 numpy_i0 = elementwise("numpy_i0", np.i0, lambda _y, x: i1(x), on_torch=tensors.number_function("special.i0"),
                        spec=types.floating_array)
 
-# -- of Python's numbers, exact, and raising what math raises: on a tape of calls that are rounded they would be neither
+# -- exact functions of Python numbers, which raise what math raises; composed of rounded calls they would do neither
 
 
 def _fsum(*xs: Any) -> Any:
@@ -178,11 +171,11 @@ ieee_remainder = define("ieee_remainder", math.remainder,
                         effects=RAISES, batch=False, torch=lambda a, b: a - torch.round(a / b) * b,
                         memory=FRESH, spec=types.always(float))
 
-# to the nearest number of so many digits: NumPy multiplies first, and rounds a tie of its own making
+# to the nearest number with so many digits: NumPy multiplies first, and so rounds ties that it created
 round_number = constant("round_number", builtins.round, batch=False,
                         on_torch=lambda x, ndigits: builtins.round(x.item(), ndigits), spec=types.to_digits)
 
-# -- a Python number. Without an index the array has one element, and project gives its cotangent the shape
+# -- a Python number. Without an index the array has one element, and `project` reshapes the cotangent
 
 item = define("item", lambda x, *index: np.asarray(x).item(*index),
               (lambda dy, _y, x, *index: sparse(x, dy, index) if index else dy, None, None), tangent=linear_in(0),
@@ -192,12 +185,12 @@ item = define("item", lambda x, *index: np.asarray(x).item(*index),
 
 
 def _value_by(y: Array, *args: Any, function: str, part: int | None = None, **kwargs: Any) -> Any:
-    from pkgutil import resolve_name  # few programs need it, and the source of tapes has this text
+    from pkgutil import resolve_name  # few programs need it, and exported sources contain this text
     found = resolve_name(function)(*args, **kwargs)
     return found if part is None else found[part]
 
 
-# what a library's function gives, to the last bit, with the derivatives of `y`, which is the same written in ops
+# a library function's result, to the last bit, with the derivatives of `y`, the same function written in ops
 value_by = define("value_by", _value_by, Partials(lambda i, dy, y, *args, **kwargs: ZERO if i else dy, pointwise=True),
                   batch=False, torch=tensors.on_host(_value_by), memory=FRESH,
                   spec=types.opaque("the library's function decides"))

@@ -1,6 +1,7 @@
 """poles: derivatives that are infinite at a point, where a zero cotangent stops.
 
-So a pole is harmless in what nobody asks: `np.where(x > 0, np.sqrt(x), 0.0)` has the derivative 0 at 0, and not nan.
+A pole is harmless where its value is not used: `np.where(x > 0, np.sqrt(x), 0.0)` has the derivative 0 at 0, and not
+nan.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import define
 from tapegrad.rules.types.elementwise import by_ufunc
 
-_vdot, _count = np.vdot, np.count_nonzero  # a trace replaces them in NumPy
+_vdot, _count = np.vdot, np.count_nonzero  # bound here, because a trace replaces them in NumPy
 
 
 def _has_infinity(x: Any) -> bool:
@@ -34,7 +35,7 @@ def _has_infinity(x: Any) -> bool:
 
 
 def _is_finite(x: Any) -> bool:
-    """Return whether all numbers are known to be finite, without a look at each."""
+    """Return whether all numbers are known to be finite, without a test of each."""
     kind = type(x)
     if kind is float or kind is np.float64 or kind is complex:
         return cmath.isfinite(x)
@@ -53,7 +54,7 @@ def _nowhere_zero(x: Any) -> bool:
 def _multiply_no_nan(dy: Any, derivative: Any) -> Any:
     if _is_finite(derivative) or not _has_infinity(derivative):
         return dy * derivative
-    if not isinstance(derivative, (np.ndarray, np.generic)):  # of Python's, which widens no array
+    if not isinstance(derivative, (np.ndarray, np.generic)):  # a Python number, which widens no array
         if isinstance(dy, (float, complex)):
             return dy * (derivative if dy else 0.0)
         with np.errstate(invalid="ignore"):
@@ -81,7 +82,7 @@ def _divide_no_nan(dy: Any, x: Any) -> Any:
 
 
 def _stopped(y: Any, *factors: Any) -> Any:
-    """Return a tensor, with 0 where one of these is 0."""
+    """Return a tensor, with 0 where one of the factors is 0."""
     for x in factors:
         if tensors.is_tensor(x):
             y = y.masked_fill(x == 0, 0)
@@ -91,7 +92,7 @@ def _stopped(y: Any, *factors: Any) -> Any:
 
 
 def conj(x: Any) -> Any:
-    """Return the complex conjugate, and a real value as it is; tapes that are exported know that of `elementwise`."""
+    """Return the complex conjugate, a real value unchanged. In exported tapes it is the `conj` of `elementwise`."""
     if type(x) is float or type(x) is np.float64 or (type(x) is np.ndarray and x.dtype.kind == "f"):
         return x
     dtype = dtype_of(x)
@@ -149,9 +150,9 @@ def over(dy: Any, _y: Any, _a: Any, b: Any) -> Any:
 
 
 def by_divisor(dy: Any, y: Any, _a: Any, b: Any) -> Any:
-    """Return the cotangent of a divisor, which is 0 where the cotangent of the quotient y is."""
+    """Return the cotangent of a divisor, which is 0 where that of the quotient y is 0."""
     is_one = type(_a) in (int, float) and _a == 1
-    if _is_finite(y):  # written out, so that NumPy computes in the memory of the quotient
+    if _is_finite(y):  # inlined, so that NumPy reuses the memory of the quotient
         dx = -(dy * conj(y * y if is_one else y / b))
         if _is_finite(dx):
             return dx
@@ -159,15 +160,13 @@ def by_divisor(dy: Any, y: Any, _a: Any, b: Any) -> Any:
 
 
 def squared(y: Any) -> Any:
-    """Return the square of what may be infinite, in the formula of a derivative: of y * y a zero cotangent would be nan
-    there.
-    """
+    """Return the square of what may be infinite, in a derivative: for a zero cotangent y * y would give nan there."""
     return multiply_no_nan(y, y)
 
 
 def with_poles(derivative: Callable[..., Any], poles: Callable[..., bool] | bool) -> Partial:
-    """Return the partial that multiplies by a derivative which has poles, or may have with these arguments; by several
-    factors one after the other: in a gradient of a gradient a zero stops at each.
+    """Return the partial that multiplies by a derivative that has poles, or may have some for these arguments. Several
+    factors are multiplied one by one, so that in a gradient of a gradient a zero stops at each.
     """
     def partial(dy: Any, y: Any, *x: Any) -> Any:
         found = derivative(y, *x)

@@ -1,6 +1,6 @@
-"""Orthogonal polynomials, by their argument (DLMF 18.9): the derivative is another family's of one degree less.
+"""Orthogonal polynomials, by their argument (DLMF 18.9): the derivative is one of another family, of one degree less.
 
-Degrees and parameters are refused.
+Derivatives by degrees and parameters are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tapegrad.rules.op import Op
 
 
 def _by_degree(name: str, slope: Callable[..., Any], *parameters: str) -> Op:
-    """Define an op by `slope`, a formula of the degree, that below it, the parameters and the argument."""
+    """Define an op by `slope`, a formula of the degree, the degree below, the parameters and the argument."""
     def derivative(_y: Array, n: Any, *rest: Any) -> Any:
         flat = equal(n, 0)  # there is no polynomial below a constant
         return where(flat, 0.0, slope(n, where(flat, 0, n - 1), *rest))

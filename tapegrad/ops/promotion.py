@@ -1,6 +1,4 @@
-"""Ops by which numbers change their number system, and numbers that a formula writes down come
-into that of its arguments.
-"""
+"""Ops that convert numbers to another number system, and a formula's constants to that of its arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from tapegrad.rules import types
 from tapegrad.rules.facts import FRESH, view_of
 from tapegrad.rules.registry import define
 
-# `project` brings a cotangent back into the system of what was converted
+# `project` converts a cotangent back to the system of what was converted
 convert = define("convert", lambda x, to: converted(x, to), (lambda dy, _y, _x, to: dy,),
                  torch=lambda x, to: x.double(), batch=kept, memory=FRESH, spec=lambda _x, to: types.converted(to))
 number_like = define("number_like", lambda x, value: value, (None, lambda dy, _y, _x, value: dy),
@@ -23,9 +21,7 @@ RECORDED["convert"] = convert
 
 
 def exactly(value: float, x: Array) -> Any:
-    """Return a number that every system holds exactly, such as 0.5, in that of `x`: beside
-    floats and arrays as it is.
-    """
+    """Return a constant that every system holds exactly, such as 0.5, in that of `x`; as is for floats and arrays."""
     if system(x) is None:
         kind = kind_within(plain(x))
         return value if kind is None else converted(value, kind)

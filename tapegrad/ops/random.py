@@ -1,4 +1,4 @@
-"""draw: random numbers, drawn afresh whenever the tape is replayed."""
+"""random: ops that draw random numbers, again in each replay of the tape."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tapegrad.rules.facts import CONSTANT, DRAWS, FRESH
 from tapegrad.rules.registry import define
 
 
-# NumPy's generator draws, on the host: its numbers are the program's. What is drawn goes to the device
-# of the tensors it meets.
+# NumPy's generator draws on the host, so its numbers are the program's. They move to the device of the tensors that
+# they are combined with.
 def _draw(source: Any, *args: Any, method: str, **kwargs: Any) -> Any:
     return getattr(source, method)(*args, **kwargs)
 

@@ -1,7 +1,7 @@
-"""Reductions: sum, prod, mean, max, min, logsumexp, any, all, argmax, counts, and the running totals.
+"""Reductions: sum, prod, mean, max, min, logsumexp, any, all, argmax, counts, and the cumulative ops.
 
 The rule of a reduction is a formula of a cotangent that broadcasts against `x`. Conventions: max and min share equally
-among ties; prod and cumulative_prod divide by nothing, so that zeros are as good as other numbers, to any order.
+among ties; prod and cumulative_prod divide by nothing, so that zeros are no special case, to any order.
 """
 
 from __future__ import annotations
@@ -41,16 +41,14 @@ from tapegrad.rules.registry import define
 
 
 def reduced(x: Array, axis: Axis = None) -> Iterable[int]:
-    """Return the axes that `axis` means, counted from the front; a number has none, whatever is said."""
+    """Return the axes that `axis` denotes, counted from the front; a number has none, whatever `axis` is."""
     ndim = len(shape_of(x))
     return range(ndim) if axis is None or not ndim else {a % ndim
                                                          for a in (axis if isinstance(axis, tuple) else (axis,))}
 
 
 def restore(y: Array, x: Array, axis: Axis = None) -> Any:
-    """Give a reduction's output, or its cotangent, back the axes that were reduced, so that
-    it broadcasts against `x`.
-    """
+    """Restore the reduced axes of a reduction's output, or of its cotangent, to broadcast it against `x`."""
     if axis is None:
         return y
     axes = reduced(x, axis)
@@ -59,30 +57,30 @@ def restore(y: Array, x: Array, axis: Axis = None) -> Any:
 
 
 def _to_integer(dtype: DType) -> bool:
-    """True if `dtype=` rounded what was summed: nothing flows."""
+    """True if `dtype=` rounds what is summed: nothing flows."""
     return dtype is not None and not is_inexact(dtype)
 
 
 def _cast(x: Array, y: Array) -> Any:
-    """Return what `dtype=` left of `x`: of a complex one the real part, where the output is real."""
+    """Return `x` as `dtype=` leaves it: the real part of a complex one, where the output is real."""
     return real(x) if is_complex(x) and not is_complex(y) else x
 
 
 def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], rule: Callable[..., Any],
               on_torch: Callable[..., Any], **facts: Any) -> Op:
-    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `dtype` is that of the
-    result by that of x, `on_torch` its implementation for tensors.
+    """Define a reduction by `rule(dy, y, x, axis) -> dx`, where `dy` broadcasts against `x`; `dtype` gives the result's
+    dtype from that of x, `on_torch` is its implementation for tensors.
     """
     def cotangent(dy: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         if axis is None and dtype is None:
             return rule(dy, y, x, None)
         return ZERO if _to_integer(dtype) else rule(restore(dy, x, axis), y, x, axis)
     def tangent(ts: Any, y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        # each number of the value is of numbers of its own: their slopes are what ones are pulled back to
+        # each number of the value depends on numbers of its own: pulling back ones gives their slopes
         shape, kind = shape_of(restore(y, x, axis)), object if holds_objects(plain(x)) else float
         slope = rule(np.full(shape, exactly(1.0, x), kind), y, x, axis)
         return sum(conj(slope) * ts[0], axis=axis, keepdims=keepdims)
-    reading = update_wrapper(cotangent, rule, (), ())  # what the rule does: see residuals
+    reading = update_wrapper(cotangent, rule, (), ())  # it reads what the rule reads: see residuals
     facts.setdefault("tangent", tangent)
     return define(name, impl, (reading,), torch=on_torch, spec=types.by_reduction(dtype),
                   batch=batching.along(None, "all"), **facts,
@@ -90,7 +88,7 @@ def reduction(name: str, impl: Callable[..., Any], dtype: Callable[[Any], Any], 
 
 
 def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `reduce(x, axes, keepdim)` take NumPy's arguments; of no axes at all, a reduction leaves x as it is."""
+    """Make `reduce(x, axes, keepdim)` take NumPy's arguments; a number is reduced as an array of one element."""
     def impl(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         x = x if dtype is None else tensors.convert(x, dtype)
         if not x.ndim:
@@ -101,7 +99,7 @@ def over_axes(reduce: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _total(x: Any) -> Any:
-    """Return integers and bools as NumPy sums them: in 64 bits."""
+    """Return integers and bools in 64 bits, in which NumPy sums them."""
     return x if x.is_floating_point() or x.is_complex() else x.to(torch.int64)
 
 
@@ -118,9 +116,7 @@ def _mean(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
 
 
 def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) -> Callable[..., Any]:
-    """Return torch's largest or smallest; one that skips nan takes the `neutral` value for it,
-    where there is any number.
-    """
+    """Return torch's largest or smallest; one that skips nan replaces it by `neutral`, unless all numbers are nan."""
     def reduce(x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
         if neutral is None or not x.is_floating_point():
             return getattr(torch, name)(x, axes, keepdim=keepdim)
@@ -130,13 +126,13 @@ def _extreme(name: str, impl: Callable[..., Any], neutral: float | None = None) 
 
 
 def count(x: Any, axis: Any) -> int:
-    """Return how many elements go into each number of the output."""
+    """Return how many elements are reduced to each number of the output."""
     shape = shape_of(x)
     return math.prod(shape if axis is None else [shape[i] for i in reduced(x, axis)])
 
 
 def _others(x: Array, axis: Axis) -> Any:
-    """Return for each element the product of all others: along an axis, of those before it and those behind it."""
+    """Return for each element the product of all others: along each axis, of those before it and those behind it."""
     total: Any = 1
     for a in reduced(x, axis):
         total = total * _before(x, a) * flip(_before(flip(x, axis=a), a), axis=a)
@@ -147,13 +143,13 @@ def _others(x: Array, axis: Axis) -> Any:
 def _share(dy: Cotangent, y: Array, x: Array, axis: Axis) -> Any:
     ties = equal(x, restore(y, x, axis))
     n = sum(ties, axis=axis, keepdims=True)
-    # nan, and not 0, where y is; an integer would make single precision double
+    # nan, not 0, where y is; an integer would make single precision double
     n = astype(n, dtype=np.dtype(np.float32)) if dtype_of(x) == np.float32 else n
     return where(ties, dy, exactly(0.0, dy)) / n
 
 
 sum = reduction("sum", np.sum, types.total, lambda dy, _y, _x, _axis: stretched(dy, shape_of(_x)),
-                # of integers and bools torch's is int64 too
+                # torch sums integers and bools in int64, too
                 over_axes(lambda x, axes, keepdim: x.sum(axes, keepdim)), tangent=linear_in(0))
 prod = reduction("prod", np.prod, types.total, lambda dy, _y, x, axis: dy * conj(_others(_cast(x, _y), axis)),
                  over_axes(_prod))
@@ -196,11 +192,11 @@ nonzero = define("nonzero", np.nonzero, rule=CONSTANT, batch=False,
                  spec=types.opaque("values decide how many there are", dynamic=True))
 
 
-# -- running totals
+# -- cumulative ops
 
 
 def running(name: str, ufunc: np.ufunc, rule: Callable[..., Any], tangent: Tangent) -> Op:
-    """Define a running total along an axis by `rule(dy, y, x, axis) -> dx`."""
+    """Define a cumulative op along an axis by `rule(dy, y, x, axis) -> dx`."""
     def impl(x: Any, axis: int = 0, dtype: Any = None, include_initial: bool = False) -> Any:
         y = ufunc.accumulate(x, axis=axis, dtype=dtype)
         if not include_initial:
@@ -251,17 +247,17 @@ cumulative_prod = running("cumulative_prod", np.multiply, _back_prod, _prod_tang
 
 
 def _ties(y: Array, x: Array, axis: int) -> tuple[Any, Any, Any]:
-    """Return where a number is the largest so far, where y is what it was before, and how many tie for it so far."""
+    """Return where a number is the largest so far, where y equals its predecessor, and how many tie for it so far."""
     holds, ndim = equal(x, y), len(shape_of(y))
     behind = pad(equal(y[along(axis, slice(1, None))], y[along(axis, slice(None, -1))]),
                  tuple((int(i == axis % ndim), 0) for i in range(ndim)))
     same = astype(behind, dtype=dtype_of(y))
-    ties = maximum(recurrence(same, astype(holds, dtype=dtype_of(y)), axis=axis), 1)  # where y is nan, none
+    ties = maximum(recurrence(same, astype(holds, dtype=dtype_of(y)), axis=axis), 1)  # none where y is nan
     return holds, same, ties
 
 
 def _back_extreme(dy: Cotangent, y: Array, x: Array, axis: int = 0) -> Any:
-    # as in max, the largest so far shares equally among those that tie for it
+    # as in max, numbers that tie for the largest so far share equally
     holds, same, ties = _ties(y, x, axis)
     return where(holds, recurrence(same, dy / ties, axis=axis, reverse=True), 0.0)
 
@@ -284,7 +280,7 @@ cumulative_min = _running_extreme("cumulative_min", np.minimum, "cummin")
 
 
 def _shares(y: Array, x: Array, axis: int) -> tuple[Any, Any]:
-    """Return the shares of exp(y) that are this term's, and that are of the terms before."""
+    """Return the shares of this term, and of the terms before, in exp(y)."""
     shift, ndim = where(isfinite(y), y, 0.0), len(shape_of(y))
     before = exp(y[along(axis, slice(None, -1))] - shift[along(axis, slice(1, None))])
     return exp(x - shift), pad(before, tuple((int(i == axis % ndim), 0) for i in range(ndim)))
@@ -312,7 +308,7 @@ def _recurrence(a: Array, b: Array, axis: int = 0, reverse: bool = False) -> Any
     if reverse:
         a, y = np.roll(a[::-1], 1, 0), y[::-1]
     step = 1
-    while step < len(y):  # doubling: y[i] knows b[i - step + 1 : i + 1], and a[i] is the product of as many
+    while step < len(y):  # doubling: y[i] includes b[i - step + 1 : i + 1], and a[i] is the product of as many
         y[step:] += a[step:] * y[:-step]
         a[step:] *= a[:-step].copy()
         step *= 2

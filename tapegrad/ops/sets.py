@@ -1,4 +1,4 @@
-"""Ops that compare and count values: unique, isin, bincount, and the numbering of an array's places."""
+"""Ops that compare and count values: unique, isin, bincount, orders by several keys, and flat indices."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def _unique(x: Any, axis: Any = None, equal_nan: bool = True) -> Any:
     return np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis, equal_nan=equal_nan)[1:]
 
 
-# where each value comes first, which of them each element is, and how often it comes: the
-# values are read at those places
+# the first place of each value, which value each element is, and the counts: the values are read at those places
 unique = define("unique", _unique, rule=CONSTANT, batch=False, torch=on_host(_unique),
     memory=FRESH, spec=types.opaque("values decide how many there are", dynamic=True))
 isin = constant("isin", lambda x1, x2, invert=False: np.isin(x1, x2, invert=invert), batch=batching.of_first,
@@ -60,7 +59,7 @@ unravel_index = constant("unravel_index", lambda x, shape, order="C": np.unravel
 
 
 def _nearest_points(points: Array, x: Array, k: Any, p: float) -> Any:
-    """Return which points are the nearest to those of x, by SciPy, imported when they are first sought."""
+    """Return which points are the nearest to those of x, by SciPy, imported at the first call."""
     return needed("scipy.spatial").KDTree(points).query(x, k=k, p=p)[1]
 
 

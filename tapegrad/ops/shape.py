@@ -1,4 +1,4 @@
-"""Shape ops: the same elements, arranged otherwise.
+"""Shape ops: the same elements, rearranged.
 
 Their parameters stay as general as the program wrote them (`-1` in a shape, no axes for a full transpose), so that a
 tape can be replayed at other shapes.
@@ -28,7 +28,7 @@ def along(axis: int, index: Any) -> tuple[Any, ...]:
     return (slice(None),) * axis + (index,) if axis >= 0 else (..., index) + (slice(None),) * (-1 - axis)
 
 
-# -- one array, its elements once each
+# -- one array, each element once
 
 reshape = define("reshape", np.reshape, direct(lambda dy, _y, _x, shape: reshape(dy, shape_of(_x)), None),
                  memory=VIEW, tangent=linear_in(0),
@@ -90,19 +90,17 @@ def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
 roll = define("roll", np.roll, (_roll_cotangent, None), torch=_roll, tangent=linear_in(0), batch=rolled,
               memory=MOVED, spec=types.rolled)
 
-# -- one array, its elements more than once: a cotangent gets an axis for the copies, and is summed over that
+# -- one array, elements more than once: a cotangent gets an axis for the copies, and is summed over it
 
 broadcast_to = define("broadcast_to", np.broadcast_to, direct(lambda dy, _y, _x, shape: dy, None),
                       memory=READONLY_VIEW, tangent=linear_in(0),
-                      # the sweep sums what was stretched
+                      # the sweep sums over broadcast axes
                       torch=lambda x, shape: x.broadcast_to(numbers_of(shape)), batch=broadcast, spec=types.broadcast)
 _array, _reals = np.array, frozenset([float, np.float64, np.float32])
 
 
 def stretched(dy: Cotangent, shape: tuple[int, ...]) -> Any:
-    """Return `broadcast_to(dy, shape)`, of a plain number in a tenth of the time that NumPy
-    takes: an array of strides 0.
-    """
+    """Return `broadcast_to(dy, shape)`; for a plain number an array of strides 0, in a tenth of NumPy's time."""
     if type(dy) not in _reals or not shape:
         return broadcast_to(dy, shape)
     one = _array(dy)
@@ -133,7 +131,7 @@ repeat = define("repeat", np.repeat, (_repeat_cotangent, None), effects=RAISES, 
 
 
 def _pad_value_cotangent(dy: Any, _y: Any, _x: Any, widths: tuple[tuple[int, int], ...], value: Any = 0) -> Any:
-    # the border alone, and not all less the centre, which would cancel
+    # the border alone: all minus the centre would cancel
     return where(np.pad(np.zeros(shape_of(_x), bool), widths, constant_values=True), dy, 0.0)
 
 
@@ -143,14 +141,14 @@ def _pad_tangent(ts: Any, _y: Any, x: Any, widths: tuple[tuple[int, int], ...], 
 
 
 def _frame(x: Any, widths: Any) -> tuple[tuple[int, ...], tuple[slice, ...]]:
-    """Return the shape of a padded array, and where in it the array itself is."""
+    """Return the shape of a padded array, and the place of the array in it."""
     sides = [(before, n, after) for n, (before, after) in zip(x.shape, widths)]
     return (tuple([before + n + after for before, n, after in sides]),
             tuple([slice(before, before + n) for before, n, _ in sides]))
 
 
 def _padded(x: Any, widths: Any, value: Any = 0) -> Any:
-    # as np.pad does, which takes twenty times as long for few numbers
+    # like np.pad, which takes twenty times as long for few numbers
     x = np.asanyarray(x)
     shape, inside = _frame(x, widths)
     y = np.empty(shape, x.dtype, order="F" if x.flags.fnc else "C")
@@ -172,11 +170,11 @@ pad = define("pad", _padded, (
     _pad_value_cotangent),
              tangent=_pad_tangent, torch=_pad, batch=padded, memory=MOVED, spec=types.padded)
 
-# -- several arrays. A vjp and not partials, which would be handed all arrays once for each: n arrays would cost O(n²).
+# -- several arrays. A vjp, not partials, each of which would get all arrays: n arrays would cost O(n²).
 
 
 def _strong(x: Array) -> Any:
-    return np.asarray(x) if type(x) in PYTHON else x  # a number is an array here, which does not give way
+    return np.asarray(x) if type(x) in PYTHON else x  # a number is an array here, with a dtype that counts
 
 
 def _concat_vjp(y: Array, *xs: Any, axis: int = 0) -> Any:

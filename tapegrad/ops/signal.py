@@ -1,6 +1,4 @@
-"""Convolution of arrays of any rank, correlation beyond their edges, and recursive filters, by SciPy, imported
-when the first is computed.
-"""
+"""Convolution of arrays of any rank, correlation beyond edges, and recursive filters, by SciPy, imported lazily."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ def _convolution(x1: Array, x2: Array, mode: str = "full", method: str = "direct
 
 
 def _full(dy: Cotangent, a: Array, b: Array, mode: str) -> Any:
-    """Put the cotangent of a part of a convolution into zeros, where that part stands in the full one."""
+    """Pad the cotangent of a part of a convolution with zeros to that of the full one."""
     if mode == "full":
         return dy
     widths = []
@@ -52,10 +50,10 @@ convolution = define("convolution", _convolution, (_by_factor(True), _by_factor(
                      torch=on_host(_convolution), memory=FRESH, spec=types.convolved_arrays)
 
 
-# Correlations of an array that goes on beyond its edges: a pad, which is a choice of elements along each axis, and a
-# sum of products with the weights, conjugated.
+# Correlations of an array that is extended beyond its edges: a pad, which selects elements along each axis, and a sum
+# of products with the conjugated weights.
 
-# what NumPy calls SciPy's ways of going on; a constant has no cotangent
+# NumPy's names for SciPy's modes of extension; a constant has no cotangent
 PADS = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap",
         "grid-wrap": "wrap",
         "constant": "", "grid-constant": ""}
@@ -72,7 +70,7 @@ def _uniform_filter1d(x: Array, size: int, **kwargs: Any) -> Any:
 
 
 def _places(x: Any, w: Array, axis: Any, mode: Any, origin: Any) -> list[tuple[int, Any, int, int]]:
-    """Return for each axis of the weights which it is, how it goes on, and by how much before and behind."""
+    """Return for each axis of the weights its number, its mode of extension, and the widths before and behind."""
     modes, origins = (part if isinstance(part, tuple) else (part,) * len(shape_of(w)) for part in (mode, origin))
     axes = range(len(shape_of(x))) if axis is None else (axis % len(shape_of(x)),)
     return [(i, PADS[how], n // 2 + at, n - 1 - n // 2 - at)
@@ -80,7 +78,7 @@ def _places(x: Any, w: Array, axis: Any, mode: Any, origin: Any) -> list[tuple[i
 
 
 def _turned(w: Array, x: Array, axis: int | None) -> Any:
-    """Let weights in one dimension stand along an axis."""
+    """Reshape one-dimensional weights to lie along an axis."""
     return w if axis is None else reshape(w, tuple(-1 if i == axis % len(shape_of(x)) else 1
                                                    for i in range(len(shape_of(x)))))
 
@@ -125,7 +123,7 @@ uniform_filter1d = define("uniform_filter1d", _uniform_filter1d, (
                           torch=on_host(_uniform_filter1d), memory=FRESH, spec=types.filtered)
 
 
-# A filter gives the y for which a * y = b * x, the convolutions along an axis. Back through 1 / a, a
+# A filter returns the y for which a * y = b * x, the convolutions along an axis. Filtered backwards by 1 / a, a
 # cotangent of y is that of b * x.
 
 
@@ -134,12 +132,12 @@ def _lfilter(b: Array, a: Array, x: Array, axis: int = -1) -> Any:
 
 
 def _backwards(b: Array, a: Array, x: Array, axis: int) -> Any:
-    """Return what the transposed filter gives, which goes through the axis from its end."""
+    """Return the output of the transposed filter, which runs along the axis from its end."""
     return flip(lfilter(conj(b), conj(a), flip(x, axis=axis), axis=axis), axis=axis)
 
 
 def _by_taps(taps: Any, x: Array, g: Any, axis: int) -> Any:
-    """Return the cotangent of the coefficients by which x, delayed by so many steps each, was added up."""
+    """Return the cotangent of the coefficients of copies of x, each of which is delayed by its number of steps."""
     n = shape_of(x)[axis]
     delayed = [sum(conj(x[along(axis, slice(n - k))]) * g[along(axis, slice(k, None))]) if k < n else 0.0 * sum(g)
                for k in range(shape_of(taps)[0])]

@@ -1,4 +1,4 @@
-"""softmax: log-sum-exp, softmax and its logarithm, of NumPy's arrays and of tensors."""
+"""softmax: log-sum-exp, softmax and its logarithm, for arrays and tensors."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from tapegrad.rules.types.formula import by_formula
 
 
 def _weight(y: Array, x: Array, b: Array, axis: Axis) -> Any:
-    """Return b exp(x - y), 0 where b is: what of the sum is this term's."""
+    """Return b exp(x - y), this term's share of the sum; 0 where b is 0."""
     y = restore(y, x, axis)
-    # alone: where b is 0 elsewhere, the weight still grows with it
+    # only there: where b is 0 elsewhere, the weight still grows with b
     nothing = logical_and(equal(b, 0), logical_not(isfinite(exp(x - y))))
     return b * exp(where(nothing, -np.inf, x) - y)
 
@@ -57,7 +57,7 @@ def _signed_vjp(y: Array, x: Array, b: Array, axis: Axis = None, keepdims: bool 
 
 
 def _terms(x: Any, b: Any, axis: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    """Return b exp(x - m), m, the largest real part along the axes, and the axes."""
+    """Return b exp(x - m), the largest real part m along the axes, and the axes."""
     x, b = tensors.together((x, 1 if b is None else b), number=True)
     x, b = torch.broadcast_tensors(x, b)
     x = torch.where(b == 0, -math.inf, x)
@@ -96,7 +96,7 @@ def _log_softmax(x: Any, axis: Any = None) -> Any:
 
 
 _logsumexp = implementation("logsumexp")
-# SciPy's logsumexp, which scales each term and is more careful than `logsumexp`, a reduction by logaddexp
+# SciPy's logsumexp, which scales each term and is more accurate than `logsumexp`, a reduction by logaddexp
 scaled_logsumexp = define("scaled_logsumexp",
                           lambda x, b=None, axis=None, keepdims=False: _logsumexp(x, axis, b, keepdims),
                           rule=Joint(_lse_vjp),
@@ -123,9 +123,7 @@ def _log_softmax_back(dy: Cotangent, y: Array, axis: Axis = None) -> Any:
 
 
 def _kernel(name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return torch's function of a cotangent and an output, where it has one: for one axis and
-    real numbers of one dtype.
-    """
+    """Return torch's kernel for a cotangent and an output; `otherwise` serves several axes, complex or mixed dtypes."""
     def run(dy: Any, y: Any, axis: Any = None) -> Any:
         if (type(axis) is int and tensors.is_tensor(dy) and dy.dtype is y.dtype and dy.shape == y.shape
             and y.is_floating_point()):

@@ -1,4 +1,4 @@
-"""solver: a function that searches for its result, one call on a tape: its derivative follows from what it solves."""
+"""solver: a search for a result as one call on a tape; its derivative follows from the equation that it solves."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from tapegrad.tree.nodes import Closure
 
 Jacobian = Callable[[Callable[[Any], Any], Any], Any]
 RULES: dict[str, Callable[..., list[Any]]] = {"constant": lambda solver, y, dy, given, wrt: [ZERO] * len(wrt)}
-"""By the kinds of solvers, `(solver, y, dy, given, wrt) -> gradients` by what was given in those places. They trace,
-and so stand above."""
+"""By kind, `(solver, y, dy, given, wrt) -> gradients` by the leaves at `wrt`; set by a higher layer, which traces."""
 TANGENTS: dict[str, Callable[..., Any]] = {}
-"""Likewise `(solver, y, tangents, given) -> tangent`, of tangents by their places; without one by the pullback."""
+"""Likewise `(solver, y, tangents, given) -> tangent`, with tangents keyed by place; other kinds use the pullback."""
 
 
 class Limits(NamedTuple):
-    """From where to where an integral goes, and the points between at which to halt."""
+    """The limits of an integral, and the points between them at which to split it."""
 
     a: Any
     b: Any
@@ -40,8 +39,8 @@ class Limits(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What a differential equation's solver found: the times at which it is asked for, those of its steps, and a
-    function of times that returns the solution there, a row each.
+    """The solution of a differential equation: the requested times, those of the solver's steps, and a function from
+    times to the solution there, a row each.
     """
 
     times: Any
@@ -50,25 +49,25 @@ class Solution(NamedTuple):
 
 
 class Solver:
-    """A function of nested values, the user's functions with what they captured among them: it finds a number or array.
+    """A function of nested values, among them the user's functions with their captures, that finds a number or array.
 
-    `find(*given)` is called on plain values, at every replay anew. What it finds is, by the kinds of solvers,
+    `find(*given)` is called on plain values, again at every replay. Depending on its kind it finds
 
     - "residual": x where `residual(x, *given)` is zero; `adjoint(x, dx, *given)`, if any, solves (dr/dx)ᴴ w = dx;
-    - "minimum": x where that, a real number, is stationary;
-    - "integral": the integral of that over x, between the `limits(*given)`;
-    - "composite": what `residual(*given)` computes in ops;
-    - "constant": what has no derivative;
-    - "ode": of a start, a vector, and times, the values there, a row each; `residual(t, y, *rest)`, of the rest that is
-      given, is the slope, and `path(start, times, *rest)` the solution between its steps. The values may be at these,
-      if it is given no times but the first and the last.
+    - "minimum": x where `residual`, a real number, is stationary;
+    - "integral": the integral of `residual` over x, between the `limits(*given)`;
+    - "composite": the value that `residual(*given)` computes in ops;
+    - "constant": a value without derivative;
+    - "ode": the values at some times, a row each, given a start vector and the times. `residual(t, y, *rest)`, with the
+      other arguments, is the slope, and `path(start, times, *rest)` the solution between its steps. If only the first
+      and the last time are given, the values may be those at the steps.
 
-    With `facts` it finds a tuple of that, and of what else it says, which is constant to every gradient. One that
+    With `facts` it finds a tuple of that and of other results, which are constant to every gradient. A solver that
     `draws` random numbers itself finds the same whichever they are.
     """
 
-    jacobian: ClassVar[Jacobian]  # of a function of a vector at one, that returns one; it traces, and so stands above
-    compiled: ClassVar[Callable[[Callable[..., Any]], Callable[..., Any]]]  # of a function; stands above as well
+    jacobian: ClassVar[Jacobian]  # of a function from vectors to vectors, at one; it traces, so a higher layer sets it
+    compiled: ClassVar[Callable[[Callable[..., Any]], Callable[..., Any]]]  # compiles a function; set likewise
 
     def __init__(
         self,
@@ -92,10 +91,10 @@ class Solver:
         return f"<solver {self.name}>"
 
     def __call__(self, *given: Any) -> Any:
-        """Record the search for what these nested values define."""
+        """Record the search as one call on these nested values."""
         leaves: list[Any] = []
         labels: list[str] = []
-        into = flatten(given, "", leaves, labels, given=True)  # as the traces of its rules take it apart
+        into = flatten(given, "", leaves, labels, given=True)  # flattened as in the traces of its rules
         if any(is_generator(plain(leaf)) for leaf in leaves):
             raise self._refuse_draws()
         wrt = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, Traced) and has_gradient(leaf)])
@@ -103,9 +102,7 @@ class Solver:
         return (y[0], *map(stop_gradient, y[1:])) if self.facts else y
 
     def run(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> Any:
-        """Search, outside of every trace. The user's functions are copies on plain values:
-        what they change is refused.
-        """
+        """Search, outside every trace. The user's functions are copies on plain values; a change by them is refused."""
         held, memo = duplicates(list(leaves)), dict[int, Any]()
         before, drawn = duplicates(held), _state()
         given = into.build(held, memo)
@@ -140,7 +137,7 @@ class Solver:
         return (found, *[None] * (len(y) - 1)) if self.facts else found
 
     def _forward(self, *leaves: Any, into: Structure, wrt: Sequence[int]) -> tuple[Any, Any]:
-        leaves = unwrap(leaves)  # the user's functions take tensors as they are
+        leaves = unwrap(leaves)  # the user's functions take tensors unwrapped
         y = self.op(*leaves, into=into, wrt=wrt)
 
         def solver_pullback(dy: Any) -> tuple[Any, ...]:
@@ -156,7 +153,7 @@ class Solver:
 
 
 def _rebound(into: Structure, held: list[Any], memo: dict[int, Any]) -> bool:
-    """Return whether a list, a dict, an object or a captured variable among what was built has something else in it."""
+    """Return whether a list, dict, object or captured variable among the built values holds something else now."""
     for key, part in into.seen.items():
         if getattr(part, "volatile", False) and id(part) in memo and changed(part, memo[id(part)], held, memo):
             return True

@@ -1,4 +1,4 @@
-"""Ops of order: sorting, the positions that sort, places in a sorted array."""
+"""Ops of order: sorting, the permutations that sort, and places in a sorted array."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tapegrad.rules.registry import define
 
 
 def _sort_cotangent(dy: Cotangent, y: Array, x: Array, axis: int = -1) -> Any:
-    # sorting is reading along the permutation that sorts; ties stay in their order
+    # sorting reads along the permutation that sorts; ties keep their order
     return take_along_axis.cotangent(0, dy, y, (x, argsort(x, axis=axis, stable=True)), {"axis": axis})
 
 
 def _argsort(x: Array, axis: int = -1, **_: Any) -> Any:
-    return torch.argsort(x, dim=axis, stable=True)  # stable is one of the orders that another may give
+    return torch.argsort(x, dim=axis, stable=True)  # the stable order is one that an unstable sort may return
 
 
 def _searchsorted(x1: Array, x2: Array, side: str = "left") -> Any:
@@ -38,7 +38,7 @@ def _digitize(x: Array, bins: Any, right: bool = False) -> Any:
     rising = _searchsorted(bins, x, side)
     if len(bins) < 2:
         return rising
-    # both, since which of them it is stands on the device
+    # both, since the bins that decide are on the device
     return torch.where(bins[0] > bins[-1], len(bins) - _searchsorted(bins.flip(0), x, side), rising)
 
 
@@ -57,7 +57,7 @@ argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(
 
 def _argrank(x: Array, ranks: tuple[int, ...]) -> Any:
     values = np.partition(x, sorted({*ranks, len(x) - 1}), axis=0)
-    # of those that are as large, the one that a stable sort would put there: the same on every backend
+    # of equal values, the one that a stable sort would put there: the same on every backend
     places = [np.argmax(np.cumsum(x == values[rank], axis=0) > rank - np.sum(x < values[rank], axis=0), axis=0)
               for rank in ranks]
     missing = np.isnan(values[-1])
@@ -71,7 +71,7 @@ def _argrank_tensor(x: Array, ranks: tuple[int, ...]) -> Any:
 
 
 def _argrank_batch(_members: Any, x: Array, ranks: tuple[int, ...]) -> Any:
-    axes = (1, 0, *range(2, len(shape_of(x))))  # the members among the axes that stay
+    axes = (1, 0, *range(2, len(shape_of(x))))  # the members are among the axes that stay
     return permute_dims(argrank(permute_dims(x, axes=axes), ranks=ranks), axes=axes)
 
 

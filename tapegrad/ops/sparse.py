@@ -1,8 +1,8 @@
-"""Products with sparse matrices, and systems of equations, by the numbers that are stored and where they stand.
+"""Products with sparse matrices, and systems of equations, from the stored numbers and their positions.
 
 A matrix is `data, indices, indptr`, rows compressed as in SciPy's csr, or columns where it is `transposed`. The shape
-is that of the matrix. Each rule is written in these ops again: the cotangent of `data` is the product of two dense
-arrays at the places of the matrix alone.
+is that of the matrix. Each rule consists of these ops again: the cotangent of `data` is the product of two dense arrays
+at the positions of the matrix alone.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ Shape = tuple[int, int]
 
 
 def matrix(data: Array, indices: Array, indptr: Any, shape: Shape, transposed: bool = False) -> Any:
-    """Return SciPy's array of what is stored."""
+    """Return SciPy's array of the stored numbers."""
     return (ss.csc_array if transposed else ss.csr_array)((data, indices, indptr), shape=shape)
 
 
 def major_of(indptr: Any) -> Any:
-    """Return the row of each number that is stored, or its column where columns are compressed."""
+    """Return the row of each stored number, or its column where columns are compressed."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
-# -- on torch: where all are tensors of a kind that it multiplies, in its own sparse layout
+# -- on torch: in its own sparse layout, where all are tensors of a kind that it multiplies
 
 
 @functools.cache
 def _has_warned() -> None:
-    """Let torch say once, to nobody, that compressed layouts are in beta."""
+    """Trigger torch's only warning that compressed layouts are in beta, and suppress it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.eye(1).to_sparse_csr()
 
 
 def _tensors(xs: Sequence[Array], places: Sequence[Array]) -> tuple[Any, ...] | None:
-    """Return numbers and places as tensors, the numbers in one dtype; None where torch has no product of these."""
+    """Return numbers and positions as tensors, the numbers in one dtype; None where torch has no product of these."""
     device = device_of(xs)
     moved = [to_tensor(x, device) for x in xs]
     dtype = functools.reduce(torch.promote_types, [x.dtype for x in moved])
@@ -101,7 +101,7 @@ def _matmul_by_x(dy: Cotangent, _y: Array, data: Array, indices: Array, indptr: 
 
 
 def _columns(members: Any, *args: Any, **kwargs: Any) -> Any:
-    """Batch what takes a vector, or columns, last: the members' stand side by side."""
+    """Batch an op whose last argument is a vector, or columns: those of the members are put side by side."""
     at, x = len(args) - 1, args[-1]
     if not members.only(at):
         return NotImplemented
@@ -125,13 +125,13 @@ def _sampled(a: Array, b: Array, indices: Array, indptr: Any, *, transposed: boo
     if a.ndim == 1:
         return np.repeat(major, counts) * minor[indices]
     y = np.zeros(len(indices), np.result_type(a, b))
-    for k in range(a.shape[1]):  # a column at a time, lest there be arrays of all products
+    for k in range(a.shape[1]):  # column by column, to avoid arrays of all products
         y += np.repeat(major[:, k], counts) * minor[indices, k]
     return y
 
 
 def _of_dense(y: Array, indices: Array, indptr: Any, x: Array, n: int, transposed: bool) -> Any:
-    """Return the product of the matrix of these numbers, which has n rows, and a dense one."""
+    """Return the product of the matrix with these numbers and n rows, and a dense one."""
     return sparse_matmul(y, indices, indptr, conj(x), shape=(n, shape_of(x)[0]), transposed=transposed)
 
 
@@ -180,10 +180,10 @@ sparse_product = define("sparse_product", _product, (_by_left, None, None, _by_r
 
 
 def _factors(*stored: Any) -> Any:
-    """Return what `splu` makes of the matrix with these columns. A thread keeps those of the last two matrices: the
-    sweep solves by those of the program.
+    """Return the `splu` factors of the matrix with these columns. A thread keeps those of the last two matrices,
+    because the sweep solves by the factors of the program.
     """
-    # with the function, which an exported module has too
+    # kept on the function, which an exported module has too
     here = vars(_factors).setdefault("threads", threading.local())
     known = getattr(here, "known", [])
     for *then, factors in known:
@@ -227,7 +227,7 @@ def _solve_tangent(ts: Any, y: Array, data: Array, indices: Array, indptr: Any, 
     return sparse_solve(data, indices, indptr, db, trans=trans)
 
 
-# of the matrix with these columns (trans "N"), of its transpose ("T"), of its adjoint ("H")
+# solves with the matrix of these columns (trans "N"), with its transpose ("T"), or with its adjoint ("H")
 sparse_solve = define("sparse_solve", _solve, rule=Joint(_solve_vjp), tangent=_solve_tangent, effects=RAISES,
                       torch=on_host(_solve),
                       batch=_columns, memory=FRESH, spec=types.sparse_solve)

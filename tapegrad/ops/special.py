@@ -1,7 +1,7 @@
-"""Special functions: gamma, error, Bessel, hypergeometric and entropy functions, and softmax's family.
+"""Special functions: gamma, error, Bessel, hypergeometric and entropy functions.
 
 An entry is one line, as in `elementwise`; the names are SciPy's. The implementation is SciPy's too, imported when the
-first number is computed: tapegrad does not require it, nor do tensors where `on_torch` says what torch has.
+first number is computed: tapegrad does not require it, nor do tensors where `on_torch` names a function of torch.
 Derivatives: NIST Digital Library of Mathematical Functions (dlmf.nist.gov). An argument by which the derivative is no
 such function (the order of a Bessel function) is given by its name, and refused.
 """
@@ -57,7 +57,7 @@ SQRT_PI, SQRT_TAU = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
 
 def implementation(name: str, scalar: Callable[[float], float] | None = None) -> Callable[..., Any]:
-    """Return SciPy's function, found when it is called; while SciPy has not been imported, `math`'s of a float."""
+    """Return SciPy's function, looked up when called; for floats `math`'s, until SciPy is imported."""
     def impl(*args: Any, **kwargs: Any) -> Any:
         if scalar is not None and "scipy.special" not in sys.modules and isinstance(args[0], float):
             return scalar(args[0])
@@ -74,8 +74,7 @@ def _refused(name: str, argument: str) -> Callable[..., Any]:
 
 
 def check_real(name: str, x: Array, try_: str = "the unscaled function, and the scale written out") -> Any:
-    """Return `x` if it is real; refuse complex numbers: what is scaled by an absolute value, and so not
-    holomorphic, or no function of SciPy's.
+    """Return `x` if it is real; refuse complex numbers, for which SciPy has no function or one that is not holomorphic.
     """
     if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c":
         raise MissingRule(f"{name} has no derivative by a complex argument", user_location(), try_)
@@ -87,10 +86,10 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, python: C
             bounded: bool = False, spec: types.Family | None = None, poles: bool = True) -> Op:
     """Define an op by the derivative with respect to each argument, or the argument's name where that is refused.
 
-    Where torch has no such function, and it is not composed of what torch has, tensors go to SciPy on the host and
-    back. `strong` says that SciPy lists the loop in double precision first, which a Python number then chooses; a
-    `bounded` function is nan outside its domain, and formulas hold within. The derivatives may have `poles`, or be nan
-    outside a domain, unless it is said that they have none.
+    Where torch lacks the function, and it is not composed of torch's, tensors go to SciPy on the host and back.
+    `strong`: SciPy lists the loop in double precision first, which a Python number then selects. `bounded`: the
+    function is nan outside its domain, and formulas hold within. `poles`: derivatives may have poles, or be nan outside
+    a domain.
     """
     formulas = [_refused(name, d) if isinstance(d, str) else _within(d) if bounded and callable(d) else d
                 for d in derivatives]
@@ -102,8 +101,8 @@ def special(name: str, *derivatives: Callable[..., Any] | float | str, python: C
 
 
 def _within(formula: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a derivative that is 0 where the value is nan: of a branch that `np.where` does not take the cotangent is
-    0 there, and 0 times nan would be nan.
+    """Return a derivative that is 0 where the value is nan: a branch that `np.where` does not take has the cotangent 0,
+    and 0 times nan would be nan.
     """
     def derivative(y: Array, *x: Any) -> Any:
         outside = isnan(y)
@@ -112,15 +111,13 @@ def _within(formula: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:
-    """Yield parts of `count` nodes of a quadrature, for each of which arrays of `size` numbers fit into a cache."""
+    """Yield blocks of `count` quadrature nodes, for each of which arrays of `size` numbers fit into a cache."""
     rows = max(1, _BLOCK // max(size, 1))
     return (slice(start, start + rows) for start in range(0, count, rows))
 
 
 def in_double(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Return a function of several results that computes in double precision, where SciPy's own loop for single
-    precision gives nan.
-    """
+    """Make a function with several results compute in double precision: SciPy's single-precision loop gives nan."""
     def computed(*x: Any) -> tuple[Any, ...]:
         dtype = np.result_type(*x)
         if dtype.kind != "f" or dtype.itemsize >= 8:
@@ -130,8 +127,8 @@ def in_double(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ..
 
 
 def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = False) -> Op:
-    """Define an op of one of the several results of SciPy's function, `part`, by the derivative with respect to each
-    argument, a formula of the part and the arguments, or the argument's name where that is refused.
+    """Define an op for one of the results of a SciPy function, `part`, by the derivative with respect to each argument:
+    a formula of the part and the arguments, or the argument's name where that is refused.
     """
     whole = in_double(implementation(name)) if double else implementation(name)
 
@@ -150,10 +147,10 @@ def by_part(name: str, *derivatives: Callable[..., Any] | str, double: bool = Fa
 
 
 def _by_rgamma(y: Array, x: Array) -> Any:
-    # left of a half, the poles of gamma among it, by the reflection 1 / gamma(x) = sin(pi x) gamma(1 - x) / pi
+    # left of a half, where gamma has its poles, by the reflection 1 / gamma(x) = sin(pi x) gamma(1 - x) / pi
     left = less_equal(real(x), 0.5)
     if is_complex(x):
-        # where the sine is large, gamma is small: poles are on the real line
+        # where the sine is large, gamma is small: its poles are on the real line
         left = logical_and(left, less_equal(abs(imag(x)), 1.0))
     u = where(left, x, 0.5)
     reflected = gamma(1 - u) * (cos(math.pi * u) - sin(math.pi * u) * digamma(1 - u) / math.pi)
@@ -221,7 +218,7 @@ ndtri_exp = special("ndtri_exp", lambda y, x: SQRT_TAU * exp(x + y * y / 2))
 
 
 def _wofz_slope(z: Array) -> Any:
-    """Return w'(z): far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 ...), where -2 z w + 2i / sqrt(pi) cancels."""
+    """Return w'(z); far out by w ~ i / sqrt(pi) (1 / z + 1 / 2z^3 ...), since -2 z w + 2i / sqrt(pi) cancels there."""
     far = logical_and(greater(abs(z), 12.0), less_equal(0.0, imag(z)))
     u = 1 / where(far, z, 12.0) ** 2
     total: Any = 0.0
@@ -231,12 +228,12 @@ def _wofz_slope(z: Array) -> Any:
 
 
 def _voigt(x: Array, s: Array, g: Any) -> tuple[Any, Any]:
-    """Return the slope of w at (x + i g) / (s sqrt 2), and what it is to be multiplied by."""
+    """Return the slope of w at (x + i g) / (s sqrt 2), and its factor."""
     return _wofz_slope((x + 1j * g) / (s * math.sqrt(2))), 1 / (2 * SQRT_PI * s * s)
 
 
 def _voigt_by_width(y: Array, x: Array, s: Array, g: Any) -> Any:
-    # of degree -1 in all three: s V_s = -V - x V_x - g V_g
+    # homogeneous of degree -1: s V_s = -V - x V_x - g V_g
     slope, factor = _voigt(x, s, g)
     return -(y + factor * (x * real(slope) - g * imag(slope))) / s
 
@@ -260,7 +257,7 @@ def _by_factor(_y: Array, x: Array, z: Array) -> Any:
 
 
 def _by_logarithm(_y: Array, x: Array, z: Array) -> Any:
-    # alone: where x is 0 elsewhere, the derivative still grows with it, by 1 / z
+    # only there: where x is 0 elsewhere, the derivative still grows with x, by 1 / z
     nothing = logical_and(equal(x, 0), equal(z, 0))
     return where(nothing, 0.0, x / where(nothing, 1.0, z))
 
@@ -301,7 +298,7 @@ def _exprel_slope(x: Array) -> Any:
 
 
 def _grown(fn: Callable[[Any], Any], x: Array, lam: Any) -> Any:
-    """Return fn(x lam) / lam, and x at lam = 0: what the transforms have in common."""
+    """Return fn(x lam) / lam, and x at lam = 0: the part that the transforms share."""
     flat = torch.abs(lam) < 1e-19
     return torch.where(flat, x, fn(x * lam) / torch.where(flat, 1.0, lam))
 
@@ -370,7 +367,7 @@ y0 = special("y0", lambda _y, x: -y1(x), on_torch="special.bessel_y0")
 y1 = special("y1", lambda y, x: y0(x) - y / x, on_torch="special.bessel_y1")
 jv = special("jv", "v", lambda _y, v, x: (jv(v - 1, x) - jv(v + 1, x)) / 2)
 yv = special("yv", "v", lambda _y, v, x: (yv(v - 1, x) - yv(v + 1, x)) / 2)
-# a fraction of an order is cut off
+# the order is truncated to an integer
 yn = special("yn", "n", lambda _y, n, x: (yv(trunc(n) - 1, x) - yv(trunc(n) + 1, x)) / 2)
 i0 = special("i0", lambda _y, x: i1(x), on_torch="special.i0", poles=False)
 i1 = special("i1", lambda _y, x: (i0(x) + iv(2.0, x)) / 2, on_torch="special.i1", poles=False)
@@ -412,8 +409,3 @@ expi = special("expi", lambda _y, x: exp(x) / x)
 exp1 = special("exp1", lambda _y, x: -exp(-x) / x)
 expn = special("expn", "n", lambda y, n, x: where(trunc(n) > 0, -expn(maximum(trunc(n) - 1, 0), x), -(1 + 1 / x) * y))
 spence = special("spence", lambda _y, x: -hyp2f1(1.0, 1.0, 2.0, 1 - x))
-
-# -- sums of exponentials along axes
-
-
-# what is linear in dy: the rules of the two, and an op, so that a tensor is passed through once

@@ -1,4 +1,4 @@
-"""steps: a loop whose reverse sweep keeps few of its states, and advances again from those."""
+"""steps: a loop whose reverse sweep keeps few of its states, and recomputes the others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from tapegrad.tape.tape import Call, Constant, Input, Tape
 
 
 class Steps(Subtape, Op):
-    """A loop that hands values on and collects nothing, as a function to its last state, and behind
-    that the states kept on the way.
+    """A loop that carries values and collects nothing, as a function to its last state, followed by the kept states.
 
-    With `slots` states, the first among them, the reverse sweep takes as few steps again as can be: see binomial. How a
-    cotangent is pulled through is known above: `puller(steps, y, values, dy)`.
+    With `slots` states, the first among them, the reverse sweep recomputes as few steps as possible: see binomial. A
+    higher layer defines how a cotangent is pulled back: `puller(steps, y, values, dy)`.
     """
 
     noun = "loop"
@@ -45,12 +44,12 @@ class Steps(Subtape, Op):
                        torch=self._sweep,
                        batch=False)
         self.back.of = self  # type: ignore[attr-defined]
-        # the same where nobody asks for the kept states any more: others take their place in memory
+        # the same where nothing reads the kept states afterwards: others take their place in memory
         self.last = Op(self.__name__, self._run, rule=Joint(self._vjp_last), batch=False, effects=LENDS)
         self.back.last = Op(self.back.__name__, self._sweep_last, rule=Joint(self._differ), batch=False)  # type: ignore[attr-defined]
 
     def with_body(self, body: Tape) -> Steps:
-        """Return the same: what sweeps it, an op of its own, has this body, too."""
+        """Return the loop itself: the op that sweeps it has this body, too."""
         return self
 
     def misfits(self, op: Call) -> Iterator[str]:
@@ -58,11 +57,11 @@ class Steps(Subtape, Op):
         return self.loop.misfits(op)
 
     def roles(self, args: Iterable[str]) -> dict[Input, str]:
-        """Return what each input of the body is, as of the loop."""
+        """Return the roles of the body's inputs, as of the loop."""
         return self.loop.roles(args)
 
     def returned(self, write: Callable[[Any], str]) -> str:
-        """Write what a step hands on to the next."""
+        """Write what a step passes to the next."""
         return self.loop.returned(write)
 
     def advance(self, values: Sequence[Any], state: Sequence[Any], start: int, stop: int) -> tuple[Any, ...]:
@@ -79,7 +78,7 @@ class Steps(Subtape, Op):
         return self._interpreted(values, state, start, stop)
 
     def fast(self, values: Sequence[Any]) -> Any:
-        """Return what takes and sweeps steps as compiled functions, None where they are interpreted."""
+        """Return compiled functions that take and sweep steps, None where steps are interpreted."""
         if self._fast is None:
             self._fast = (type(self).faster(self, values),)
         return self._fast[0]
@@ -90,11 +89,11 @@ class Steps(Subtape, Op):
         return part(*values[:given], *state)
 
     def step(self, values: Sequence[Any], state: Sequence[Any], k: int) -> list[Any]:
-        """Return what the body is given in step `k`."""
+        """Return the arguments of the body in step `k`."""
         return [*(numbers[k] for numbers in self.loop.steps), *values[:self.loop.sizes[1]], *state]
 
     def states(self, values: Sequence[Any], rest: Sequence[Any]) -> dict[int, tuple[Any, ...]]:
-        """Return the states that are kept, by their places, from the arguments and what is behind the last state."""
+        """Return the kept states, keyed by their places, from the arguments and the results behind the last state."""
         given, carried = self.loop.sizes[1], self.loop.sizes[3]
         every = [*values[given:given + carried], *rest]
         return {place: tuple(every[k * carried: (k + 1) * carried]) for k, place in enumerate(self.places)}
@@ -109,14 +108,12 @@ class Steps(Subtape, Op):
         return (*apart, *rest)
 
     def behind(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Return those of the arguments of a sweep that are kept states."""
+        """Return the kept states among the arguments of a sweep."""
         _, given, _, carried = self.loop.sizes
         return args[given + carried:len(args) - carried]
 
     def own(self, rest: Sequence[Any], others: Sequence[Any]) -> set[int]:
-        """Return the ids of those arrays behind the last state that are nobody else's: neither among `others`, nor of
-        two states, nor fixed in the body.
-        """
+        """Return the ids of the kept arrays that nothing else holds: not `others`, not a second state, not the body."""
         known = Counter(map(id, (*rest, *others, *[op.val for op in self.body.ops if type(op) is Constant])))
         return {id(x) for x in rest if type(x) is np.ndarray and x.base is None and x.flags.writeable
                 and known[id(x)] == 1}

@@ -1,4 +1,4 @@
-"""Ops by which nested structures go into calls and come out of them."""
+"""Ops that build nested structures, and take them apart."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tapegrad.tree.flatten import Structure, flatten
 
 
 def _pack_vjp(y: Array, *leaves: Any, into: Structure) -> Callable[[Any], tuple[Any, ...]]:
-    # of all parts at once: to look for each in the whole would take the square of their number
+    # all parts in one pass: a search for each in the whole would take quadratic time
     def pack_pullback(dy: Cotangent) -> tuple[Any, ...]:
         return tuple([ZERO if part is None else part for part in into.unmirror(dy)])
     return pack_pullback
 
 
-LONG = 16  # parts of a tuple from which on the cotangents of single ones are put together at the end, in one pass
+LONG = 16  # length of a tuple from which on the cotangents of single parts are combined at the end, in one pass
 
 
 def _getfield_cotangent(dy: Cotangent, _y: Array, x: Array, key: Any) -> Any:
@@ -54,13 +54,13 @@ getfield = define("getfield", lambda x, key: x[key], (_getfield_cotangent, None)
 
 
 def whole_of(op: Any) -> Any:
-    """Return the operation whose value a call takes a part of, at `op.args[1]`; None for anything else."""
+    """Return the operation of whose value a call takes the part `op.args[1]`; None for anything else."""
     taken = type(op) is Call and op.fn is getfield and len(op.args) == 2 and isinstance(op.args[0], Operation)
     return op.args[0] if taken else None
 
 
 def unpacked(result: Operation) -> tuple[tuple[Any, ...], Any]:
-    """Return the parts of a result and what nests them; of one value that value, and None."""
+    """Return the parts of a result and their nesting; for a single value, that value and None."""
     return (result.args, result.kwargs["into"]) if result.fn is pack else ((result,), None)
 
 
@@ -73,20 +73,18 @@ def nest_result(tape: Tape, parts: Sequence[Any], into: Any, origin: Origin | No
 
 
 def put_results(body: Tape, parts: Sequence[Any]) -> None:
-    """Make the tuple of `parts` what a body returns."""
+    """Make the tuple of `parts` the result of a body."""
     nest_result(body, parts, flatten(tuple([0] * len(parts)), "", [], [], shared=False), None)
 
 
-# -- constants that follow from integers: a minibatch's data
+# -- constants that are determined by integers: a minibatch's data
 
 STEERING: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "index": operator.index}
 """Facts about a number by which constants can be looked up."""
 
 
 class Table:
-    """The constants of each of the ways that a program was taken by its integers; one for
-    all that is made of a tape.
-    """
+    """The constants for each path that integers selected in a program; all tapes that are derived from one share it."""
 
     __slots__ = ("rows",)
 
@@ -103,7 +101,7 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
     if row is None:
         raise GuardError(f"no trace was taken this way: {', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}",
                          None, "compile the function, which traces again, or trace it with these arguments")
-    # what comes out of a call is the tape's to write to
+    # copies, because the tape may write to the results
     return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])
 
 

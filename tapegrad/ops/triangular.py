@@ -1,8 +1,8 @@
 """Triangular systems, and the rule of Cholesky's factor, which consists of them.
 
-A user's call of scipy.linalg.solve_triangular is SciPy's. What a rule or a pass makes of a general solution
-(`check_finite=False`) calls BLAS through SciPy where that has been imported, which `compile` does where it is
-installed, and NumPy block by block where it has not.
+A user's call of scipy.linalg.solve_triangular is SciPy's. The solutions of rules and passes (`check_finite=False`) call
+BLAS through SciPy if that has been imported, as `compile` does where it is installed, and NumPy block by block
+otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tapegrad.rules import batching, types
 from tapegrad.rules.facts import FRESH, RAISES, Joint
 from tapegrad.rules.registry import define
 
-BLOCK = 64  # rows: small systems are solved as general ones
+BLOCK = 64  # most rows of a system that is solved as a general one
 
 
 def transposed(x: Array) -> Any:
@@ -36,7 +36,7 @@ def transposed(x: Array) -> Any:
 
 
 def load_blas() -> None:
-    """Import SciPy's BLAS, a tenth of a second: not worth it for one solution."""
+    """Import SciPy's BLAS, which takes a tenth of a second: too long for one solution."""
     with suppress(ImportError):
         import scipy.linalg.blas  # noqa: F401
 
@@ -54,7 +54,7 @@ def _solve_triangular(a: Any, b: Array, trans: Any = 0, lower: bool = False, uni
         return _by_blocks(a, b, trans, lower, unit_diagonal)
     if not unit_diagonal and np.count_nonzero(a.diagonal()) < len(a):
         raise np.linalg.LinAlgError("Singular matrix")
-    # transposed, xᵀ op(A)ᵀ = bᵀ: what lies row by row here lies column by column there, and need not be copied
+    # transposed, xᵀ op(A)ᵀ = bᵀ: rows in C order are columns in Fortran order, and need no copy
     x = getattr(blas, prefix + "trsm")(1.0, a.T, np.atleast_2d(b.T), side=1, lower=not lower, trans_a=trans,
                                        diag=unit_diagonal)
     return x.T.reshape(b.shape)
@@ -106,20 +106,20 @@ solve_triangular = define("solve_triangular", _solve_triangular, rule=Joint(_sol
                           torch=_solve_triangular_tensors, batch=solve_members, memory=FRESH,
                           spec=types.triangular_solution)
 
-# -- the cotangent of a Hermitian matrix, of which the lower triangle is read, from that of its Cholesky factor: I.
-# Murray (2016), Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower
-# triangle, its diagonal halved, it is Φ(S + Sᴴ), S = L⁻ᴴ Φ(Lᴴ dL) L⁻¹. The blocked form goes through the blocks of the
+# -- the cotangent of a Hermitian matrix whose lower triangle is read, from that of its Cholesky factor: I. Murray
+# (2016), Differentiation of the Cholesky decomposition, arXiv:1602.07527. With L the factor and Φ the lower triangle
+# with a halved diagonal, it is Φ(S + Sᴴ), S = L⁻ᴴ Φ(Lᴴ dL) L⁻¹. The blocked form goes through the blocks of the
 # factorisation in reverse: a quarter of the arithmetic.
 
 
 def halved(x: Array) -> Any:
-    """Return the matrices with half their diagonals, which are then whole in the sum with the adjoint."""
+    """Return the matrices with halved diagonals, which are whole again in the sum with the adjoint."""
     return where(np.eye(shape_of(x)[-1], dtype=bool), 0.5 * x, x)
 
 
 @functools.lru_cache(maxsize=16)
 def _triangle(n: int, dtype: DType) -> tuple[Any, Any]:
-    """Return the mask of a lower triangle, and what halves its diagonal."""
+    """Return the mask of a lower triangle, and the factors that halve its diagonal."""
     return np.tri(n, dtype=bool), 1 - 0.5 * np.eye(n, dtype=dtype)
 
 
@@ -164,7 +164,7 @@ def _cholesky_pullback_vjp(dx: Cotangent, dy: Cotangent, y: Array) -> Any:
     def cholesky_pullback_pullback(ddx: Any) -> tuple[Any, Any]:
         half = tril(halved(ddx))
         left = solve_triangular(y, half + adjoint(half), **how)
-        dm = tril(halved(solve_triangular(y, adjoint(left), **how)))  # of Φ(Lᴴ dL)
+        dm = tril(halved(solve_triangular(y, adjoint(left), **how)))  # by Φ(Lᴴ dL)
         return matmul(y, dm), tril(matmul(dy, adjoint(dm)) - matmul(dx + adjoint(dx), adjoint(left)))
     return cholesky_pullback_pullback
 

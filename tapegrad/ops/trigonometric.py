@@ -1,7 +1,8 @@
-"""Cosine and sine transforms along one axis, by SciPy, imported when the first is computed.
+"""Cosine and sine transforms along one axis, by SciPy, imported at the first call.
 
-Each is a real matrix. Type 3 is the transpose of type 2, and types 1 and 4 are their own, but for the weights at the
-ends, which `norm="ortho"` has not (Makhoul, IEEE Transactions on Acoustics, Speech and Signal Processing 28, 1980).
+Each is a real matrix. Type 3 is the transpose of type 2, and types 1 and 4 are their own transposes, except for weights
+at the ends, which `norm="ortho"` lacks (Makhoul, IEEE Transactions on Acoustics, Speech and Signal Processing 28,
+1980).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _transform(name: str) -> Callable[..., Any]:
 
 
 def _ends(x: Array, axis: int, first: float, last: float) -> Any:
-    """Return the weights of a transform's elements: 1, but for those at its ends."""
+    """Return the weights of a transform's elements: 1 except at its ends."""
     shape = shape_of(x)
     weights = np.ones(shape[axis])
     weights[-1] *= last

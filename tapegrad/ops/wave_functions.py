@@ -1,7 +1,7 @@
-"""Functions by the equation of second order that they solve: Mathieu's, parabolic cylinder and spheroidal functions.
+"""Functions that solve an equation of second order: Mathieu's, parabolic cylinder and spheroidal functions.
 
 SciPy returns a function and its derivative by x, and the equation gives the second: DLMF 12.2, 12.14, 28.2, 28.20, 30.2
-and 30.14. By orders and parameters, derivatives are refused.
+and 30.14. Derivatives by orders and parameters are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tapegrad.rules.op import Op
 
 
 def _of_order_two(name: str, parameters: str, curvature: Callable[..., Any], unit: float = 1.0) -> Op:
-    """Define an op by y'' = curvature(y, y', *parameters, x), `unit` being what x is counted in."""
+    """Define an op by y'' = curvature(y, y', *parameters, x); `unit` is the unit of x."""
     def slope(part: int, *x: Any) -> Any:
         second = op(*x, part=1)
         return unit * (curvature(op(*x, part=0), second, *x) if part else second)
@@ -32,10 +32,10 @@ def _of_order_two(name: str, parameters: str, curvature: Callable[..., Any], uni
 
 
 def _value(name: str, function: str) -> Op:
-    """Define an op of characteristic values: by q, the mean of 2 cos 2x under the square of its function."""
+    """Define an op of characteristic values: by q, the mean of 2 cos 2x weighted by the square of its function."""
     def impl(m: Array, q: Array) -> Any:
         found = getattr(needed("scipy.special"), function)
-        degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, and so the sum converges exponentially
+        degrees = np.arange(0.0, 180.0, 180 / 256)  # the integrand is periodic, so the sum converges exponentially
         return builtins.sum(found(m, q, x)[0] ** 2 * math.cos(2 * DEGREE * x) for x in degrees) * (4 / len(degrees))
     slope = elementwise(f"{name}_slope", impl, _refused(f"{name}_slope", "m"), _refused(f"{name}_slope", "q"),
                         on_torch=tensors.on_host(impl), spec=types.in_double)
@@ -73,7 +73,7 @@ def _oblate_radial(y: Array, p: Array, m: Array, c: Array, value: Array, x: Arra
 
 
 def _constant(name: str) -> Op:
-    """Define an op of characteristic values, in double precision: SciPy's loops for single may have no end."""
+    """Define an op of characteristic values, in double precision: SciPy's single-precision loops may not end."""
     whole = in_double(lambda *x: (getattr(needed("scipy.special"), name)(*x),))
 
     def impl(*x: Any) -> Any:

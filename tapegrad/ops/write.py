@@ -1,4 +1,4 @@
-"""setitem: an in-place write, made functional."""
+"""write: `setitem`, an in-place write made functional."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
         if not is_inexact(dtype_of(y)):
             return (ZERO, ZERO, *rest)
         if is_complex(y) and not is_complex(dy.array if type(dy) is Accumulator else dy):
-            dy = dense(dy) + 0j  # a real one has no imaginary part to write into
+            dy = dense(dy) + 0j  # a real cotangent has no imaginary part to write into
         dy = dy.dense() if type(dy) is Scatter else dy
         if any(isinstance(unwrap(part), Traced) for part in (dy, *index)):
-            dy = dense(dy) if shape_of(y) else reshape(dense(dy), ())  # a plain number cannot be read from
-            # how many places a mask names is nothing to a number that is written there
+            dy = dense(dy) if shape_of(y) else reshape(dense(dy), ())  # a plain number has no index
+            # a number that is written under a mask does not depend on how many places the mask selects
             dvalue = (_sum_at(dy, index[0]) if not (through or shape_of(value)) and _is_mask(index)
                       else read(dy, index, through))
             dx = setitem(dy, 0.0, *index, **({"through": through} if through else {}))
         else:
-            # the buffer is this cotangent's alone, so a loop of n writes clears n places of one array
+            # nothing else holds the buffer, so a loop of n writes clears n places of one array
             dx = Accumulator.of(dy, y)
             part, at = reach(dx.array, index, through)
             dvalue = copied(part[at])
@@ -63,7 +63,7 @@ def _setitem_vjp(y: Any, x: Any, value: Any, *index: Any, through: Path = ()) ->
 
 
 def _is_mask(index: tuple[Any, ...]) -> bool:
-    """True for an index that is one array of bools."""
+    """True for an index that is a single array of bools."""
     return len(index) == 1 and bool(shape_of(index[0])) and getattr(dtype_of(index[0]), "kind", "") == "b"
 
 
@@ -77,7 +77,7 @@ def _blank(x: Array) -> Any:
 
 
 def _last(*index: Any, shape: tuple[int, ...]) -> Any:
-    """Return where the element written is the one that stays, when an index names a place more than once."""
+    """Return where the written element is the one that stays, when an index names a place more than once."""
     places = np.empty(shape, np.intp)
     order = np.arange(places[index].size).reshape(places[index].shape)
     places[index] = order

@@ -12,7 +12,6 @@ from typing import Any
 from tapegrad.ops import whole_of
 from tapegrad.rules.facts import ANY
 from tapegrad.tape.tape import Call, Operation, Tape
-from tapegrad.transforms.walk import Walk
 
 
 def root(x: Operation) -> Operation:
@@ -46,15 +45,3 @@ def writes(op: Operation) -> list[Operation]:
 def written(tape: Tape) -> set[Operation]:
     """Return the roots of what calls write to."""
     return {x for op in tape.ops for x in writes(op)}
-
-
-class Lying(Walk):
-    """A pass that puts one operation on the new tape for each of the old, and asks what is written to."""
-
-    def __init__(self, tape: Tape, count: bool = False) -> None:
-        super().__init__(tape, count=count)
-        self.changed = {x.id for x in written(tape)}
-
-    def stays(self, x: Operation) -> bool:
-        """True for a value, of either tape, in memory that nothing writes to."""
-        return root(x).id not in self.changed

@@ -12,6 +12,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.numbers.kinds import Axis
+from tapegrad.ops.index import pieced
 from tapegrad.optimise.algebra import FILLED, is_filled, number, same
 from tapegrad.tape.spec import same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
@@ -22,6 +23,8 @@ ELEMENTWISE = (
     ops.cos, ops.tanh, ops.reciprocal, ops.abs, ops.pow, ops.maximum, ops.minimum, ops.where, ops.multiply_no_nan,
     ops.product_no_nan, ops.divide_no_nan, ops.equal, ops.not_equal, ops.less, ops.less_equal, ops.greater,
     ops.greater_equal)
+
+PIECES = 4  # of a sum of which a row is taken: of more, the whole is soon cheaper than its rows
 
 
 def shape(x: Any) -> tuple[int, ...]:
@@ -300,6 +303,49 @@ def read_at_once(w: Walk, op: Call, x: Any, *index: Any) -> Any:
     return None
 
 
+def read_of_piece(w: Walk, op: Call, x: Any, *index: Any) -> Any:
+    """scatter(x, i)[i] is x."""
+    piece, places = _only_piece(x)
+    return same(piece, op) if places and places == index else None
+
+
+def dot_of_pieces(w: Walk, op: Call, a: Any, b: Any, **how: Any) -> Any:
+    """scatter(x, i) @ scatter(y, i) is x @ y: the rest are zeros."""
+    (x, places), (y, others) = _only_piece(a), _only_piece(b)
+    if not places or places != others or how or op.spec.ndim or shape(x) != shape(y) or len(shape(x)) != 1:
+        return None
+    return w.instead(op, op.fn, x, y)
+
+
+def _only_piece(x: Any) -> tuple[Any, Any]:
+    """Return the only piece of a sum of such, an array, and its index, of constants: (None, ()) where there is none."""
+    if not is_call(x, ops.scatter) or len(x.kwargs["ranks"]) > 1 or x.kwargs.keys() - {"shape", "ranks"}:
+        return None, ()
+    piece, *index = x.args
+    return (piece, tuple(index)) if _steady(tuple(index)) and is_array(piece) else (None, ())
+
+
+def read_of_pieces(w: Walk, op: Call, x: Any, *places: Any) -> Any:
+    """scatter(x, 0, i, y, 1, j)[0] is scatter(x, i), and of the only piece at that row it is x[...]."""
+    row, *index = places or (None,)
+    if (not is_call(x, ops.scatter) or x.kwargs.keys() - {"shape", "ranks"} or type(row) is not int
+            or not 1 < len(x.kwargs["ranks"]) <= PIECES or not is_array(op)):
+        return None
+    (n, *inner), pieces = x.kwargs["shape"], list(pieced(x.args, x.kwargs["ranks"]))
+    if not all(index and type(index[0]) is int and _steady(index[1:]) for _, index in pieces):
+        return None
+    here = [(piece, index[1:]) for piece, index in pieces if index[0] % n == row % n]
+    only = here[0][0] if len(here) == 1 and everything(here[0][1], (*inner,)) else None
+    if only is not None and is_array(only) and spec_of(only).has_dtype(x.spec.dtype) and shape(only) == (*inner,):
+        whole = only
+    elif here and all(index for _, index in here):
+        parts = [part for piece, index in here for part in (piece, *index)]
+        whole = w.make(op, ops.scatter, *parts, shape=(*inner,), ranks=tuple([len(index) for _, index in here]))
+    else:
+        return None
+    return w.instead(op, ops.getitem, whole, *index) if index else whole if same(whole, op) else None
+
+
 # -- adding into zeros
 
 
@@ -345,6 +391,7 @@ SHAPES = (
     (ops.sum, sum_of_products),
     (ops.reshape, reshaped), (ops.expand_dims, rearranged), (ops.squeeze, rearranged), (ops.permute_dims, transposed),
     (ops.getitem, read_whole), (ops.getitem, read_along_one), (ops.getitem, read_at_once),
+    (ops.getitem, read_of_piece), (ops.getitem, read_of_pieces), (ops.vecdot, dot_of_pieces),
     (ops.scatter, scattered_whole), (ops.scatter, scattered_alike), (ops.add, scattered_together),
     *((op, stretched) for op in ELEMENTWISE),
 )

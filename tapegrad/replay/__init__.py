@@ -1,1 +1,1 @@
-"""Replay: a tape runs again on other arguments, and what may end it."""
+"""Replay: running a tape on other arguments, with the checks that refuse arguments it is not valid for."""

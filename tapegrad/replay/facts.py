@@ -1,4 +1,4 @@
-"""facts: whether what a guard recorded still holds."""
+"""facts: checks whether the fact that a guard recorded still holds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TRACE_AGAIN = "trace the function again with these arguments"
 
 
 def verify(guard: Guard, value: Any) -> None:
-    """Raise GuardError if a fact about a value is no longer what it was."""
+    """Raise GuardError if a fact about a value differs from the recorded one."""
     if guard.fact == "raises":
         if not guard.expected.happens(value):
             raise GuardError(f"this tape was recorded where there was {guard.expected!r}; now it is otherwise, and the "
@@ -61,13 +61,13 @@ def verify(guard: Guard, value: Any) -> None:
 
 
 def fact_of(guard: Guard, value: Any) -> Any:
-    """Return a fact about a value, in what the guard asks about."""
+    """Return the guarded fact about a value, in a form comparable to the expected one."""
     return (fact_of_tensor(guard, value) if type(value) not in ORDINARY and is_tensor(value)
             else FACTS[guard.fact](value))
 
 
 def is_as_recorded(guard: Guard, found: Any) -> bool:
-    """True for the fact that a guard was recorded with. A program can tell 0.0 from -0.0."""
+    """Return whether a fact equals the recorded one. 0.0 and -0.0 differ, since a program can distinguish them."""
     if guard.fact == "dtype":
         return str(found).removeprefix("torch.") == str(guard.expected).removeprefix("torch.")
     if type(found) is float and not found:
@@ -76,11 +76,10 @@ def is_as_recorded(guard: Guard, found: Any) -> bool:
 
 
 def fact_of_tensor(guard: Guard, x: Any) -> Any:
-    """Return a fact about a tensor, in what the guard asks about.
+    """Return the guarded fact about a tensor, in a form comparable to the expected one.
 
-    Where the program had an array, one of NumPy's scalars or a number, a tensor of that shape and kind is one. How a
-    tensor lies in memory means nothing there: what was a view of an array when the tape was recorded is one in every
-    replay.
+    A tensor stands for the program's array, NumPy scalar or number of the same shape and kind. Its memory layout is
+    ignored in that case: a view of an array at recording is a view in every replay.
     """
     fact, expected = guard.fact, guard.expected
     if fact in ("class", "type") and not issubclass(expected, type(x)):

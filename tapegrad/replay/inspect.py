@@ -1,6 +1,4 @@
-"""inspect: other meanings of a tape: what its values are is said by a class with a method
-for each kind of operation.
-"""
+"""inspect: user-defined interpretations of a tape, as a class with one method per kind of operation."""
 
 from __future__ import annotations
 
@@ -24,13 +22,12 @@ __all__ = ["Interpreter"]
 
 
 class Interpreter:
-    """A meaning of tapes; as it is, that of a replay. Subclass it, and say what an input, a
-    constant, a call and a guard are.
+    """An interpretation of tapes; the base class replays. Override the methods for inputs, constants, calls and guards.
 
-    Called with a tape and arguments as the tape takes them, or with none for those that it was recorded with, it
-    returns what the result means; `interpret(tape, values)` takes a value for each input, in order. Values are whatever
-    the methods return: numbers, intervals, sets, texts. Nests go in and come out of calls by themselves, and the runs
-    of a loop, or another subtape, are interpreted one by one.
+    Called with a tape and its arguments (by default those it was recorded with), it returns the interpretation of the
+    result; `interpret(tape, values)` takes one value per input, in order. Values are whatever the methods return:
+    numbers, intervals, sets, texts. Nests are packed and unpacked automatically, and each run of a loop or another
+    subtape is interpreted in turn.
 
     >>> import tapegrad as tg
     >>> class Depth(Interpreter):
@@ -53,8 +50,8 @@ class Interpreter:
         return self.interpret(tape, list(map(self.input, tape.inputs[1:], values[1:])))
 
     def interpret(self, tape: Tape, values: Sequence[Any]) -> Any:
-        """Return what the result means where the inputs, but for the function, mean `values`. Raises
-        ArgumentError for another number of them.
+        """Return the result's interpretation, given one of each input but the function; ArgumentError for another
+        number.
         """
         if tape.result is None:
             tape.check()
@@ -66,31 +63,23 @@ class Interpreter:
         return run.values[tape.result.id]
 
     def input(self, op: Input, value: Any) -> Any:
-        """Return what an input means that has a value."""
+        """Return the interpretation of an input with a value."""
         return value
 
     def constant(self, op: Constant) -> Any:
-        """Return what a constant means; numbers that stand among a call's arguments are
-        handed to `call` as they are.
-        """
+        """Return the interpretation of a constant. Literals among a call's arguments are passed to `call` unchanged."""
         return op.val
 
     def call(self, op: Call, fn: Any, args: list[Any]) -> Any:
-        """Return what a call of `fn` means, an op or another function, with the options `op.kwargs`,
-        where its arguments mean `args`.
-        """
+        """Return the interpretation of a call of `fn` with interpreted arguments `args` and options `op.kwargs`."""
         return op.val if fn is draw else (fn.run if isinstance(fn, Op) else fn)(*args, **op.kwargs)
 
     def guard(self, op: Guard, value: Any) -> None:
-        """Take notice of a fact about a value, `op.fact`, which was `op.expected`; a replay raises
-        GuardError where it is another.
-        """
+        """Handle a guard: `op.fact` of the value was `op.expected`. A replay raises GuardError if the fact differs."""
         verify(op, value)
 
     def subtape(self, op: Call, fn: Any, args: list[Any]) -> tuple[Any, ...]:
-        """Return what a call means of an op that carries a subtape, a part for each of its results: it is
-        interpreted as often as it runs.
-        """
+        """Return the interpretation of a call that carries a subtape, one part per result; each run is interpreted."""
         if not isinstance(fn, Loop):
             body = fn.drawn(op.val) if isinstance(fn, Checkpoint) else fn.body
             return self.interpret(body, args)  # type: ignore[no-any-return]
@@ -101,14 +90,14 @@ class Interpreter:
 
 
 class _Interpreted(Interpretation):
-    """A run of the one interpreter that asks another for what calls, constants and guards mean."""
+    """A run of the internal interpreter that delegates calls, constants and guards to an Interpreter."""
 
     def __init__(self, tape: Tape, values: Sequence[Any], meaning: Interpreter) -> None:
         super().__init__(tape, [tape.ops[0].val, *values])
         self.meaning = meaning
 
     def run(self, op: Call, fn: Callable[..., Any], given: list[Any], dead: list[int]) -> Any:
-        """Ask for the meaning of a call; what puts nests together and takes them apart has its own."""
+        """Interpret a call; packing and unpacking of nests is done here."""
         if fn is pack:
             into = op.kwargs["into"]
             replays = type(self.meaning).call is Interpreter.call or isinstance(into, Structure)

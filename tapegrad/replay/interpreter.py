@@ -1,8 +1,8 @@
-"""interpreter: run the operations of a tape on new arguments.
+"""interpreter: runs the operations of a tape on new arguments.
 
-A tape recorded from NumPy code runs on tensors too: they stand for arrays of the same shape, dtype and kind, 0-d ones
-for NumPy's scalars or for numbers, and every op has NumPy's meaning. Arrays among the arguments go to the device of the
-tensors, constants once.
+A tape recorded from NumPy code runs on tensors too: they stand for arrays of the same shape, dtype and kind (0-d
+tensors for NumPy scalars or numbers), and every op keeps NumPy's semantics. Array arguments are moved to the tensors'
+device; constants are moved once.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from tapegrad.tree.signature import ValueAndGradients
 def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bool = False, redraw: bool = True) -> Any:
     """Run a tape; each value is dropped after its last use.
 
-    Raises ArgumentError for arguments of another structure, GuardError where a guarded value differs, ReplayError,
-    which is an error of the original's class too, where a call raises.
+    Raises ArgumentError for arguments of another structure, GuardError if a guarded fact differs, and ReplayError,
+    which is also an instance of the original error's class, if a call raises.
     """
     if tape.result is None:
         tape.check()
@@ -71,7 +71,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
             found = "" if isinstance(op, (Guard, Constant)) else f"  ->  {brief(value)} : {type_name(value)}"
             print(f"{op!r}{found}{note}")
         if not debug:
-            deque(run, 0)  # the quickest way to the end
+            deque(run, 0)  # the fastest way to exhaust an iterator
     except Exception:
         if give_back is not None:
             give_back()
@@ -82,7 +82,7 @@ def play(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], *, debug: bo
 
 
 def fill(tape: Tape) -> Tape:
-    """Return a tape with the values that it was saved without, computed from its inputs' and what was drawn."""
+    """Return a tape with the values it was saved without, recomputed from the inputs and the recorded draws."""
     if any(lacks(op.val) for op in tape.ops) and not any(lacks(x.val) for x in tape.inputs):
         run = Run(tape, [x.val for x in tape.inputs], redraw=False, keep=True)
         for op in run:
@@ -95,16 +95,16 @@ def fill(tape: Tape) -> Tape:
 
 
 def lacks(val: Any) -> bool:
-    """True for a value that is not known, or not all of it."""
+    """True for a value that is absent, wholly or in part."""
     return type(val) is Absent or (type(val) in (tuple, list) and any(map(lacks, val)))
 
 
 class Interpretation:
-    """What goes through a tape, operation by operation: iterating finds the value of each from those before it, and
-    yields the operation while its operands have their values still.
+    """The interpreter loop: iterating computes each operation's value and yields the operation before its operands are
+    freed.
 
-    A subclass says what a call is (`run`), what a constant is, and what a guard is for (`verify`); the inputs are the
-    `leaves`. Here it is said where values are, when they are dead, and of which operation an error is.
+    A subclass defines calls (`run`), constants and guards (`verify`); `leaves` are the inputs' values. This class
+    stores values, frees dead ones, and names the failing operation in errors.
     """
 
     __slots__ = ("leaves", "tape", "values")
@@ -117,7 +117,7 @@ class Interpretation:
         return self.over(self.tape.ops, last_uses(self.tape, self.tape.result.args), self.run)
 
     def over(self, ops: Iterable[Operation], dead: list[Any], run: Callable[..., Any]) -> Iterator[Operation]:
-        """Go through some operations, whose calls are what `run` says; values are `dead` after each."""
+        """Evaluate some operations, calls by `run`; `dead` lists, by position, the values to free after each."""
         values, leaves = self.values, iter(self.leaves)
         op = given = None
         try:
@@ -143,14 +143,14 @@ class Interpretation:
             raise failed(self.tape, op, err, given if type(op) is Call else None) from err  # type: ignore[arg-type]
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
-        """Return what a call is, of arguments that are `given`; some values are dead after it."""
+        """Return the value of a call on the arguments `given`; `dead` lists the values that are freed after it."""
         raise NotImplementedError
 
     def verify(self, guard: Guard, value: Any) -> None:
-        """Take in a guard of a value."""
+        """Handle a guard on a value."""
 
     def constant(self, op: Operation) -> Any:
-        """Return what a constant is."""
+        """Return the value of a constant."""
         return op.val
 
 
@@ -158,20 +158,20 @@ numpy_warnings.PLACES[Interpretation.over.__code__] = lambda frame: frame.f_loca
 
 
 class Run(Interpretation):
-    """One replay. With `keep` every value stays what it was: nothing is freed or written in place."""
+    """One replay. With `keep`, every value stays unchanged: nothing is freed or written in place."""
 
     __slots__ = ("constants", "device", "keep", "redraw")
 
     def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
         found = list(leaves)
         self.redraw, self.keep = redraw, keep
-        self.device = device = device_of(found)  # of the tensors among them, or None
+        self.device = device = device_of(found)  # the device of the tensors among them, or None
         super().__init__(tape, found if device is None else [on_device(leaf, device) for leaf in found])
         self.constants = [op.val if device is None else moved(op, device) for op in constants_of(tape)]
 
     @property
     def result(self) -> Any:
-        """What the tape returns, once all of it has run."""
+        """The result of the tape, once all of it has run."""
         return result(self.values[self.tape.result.id], self.constants, self.device)
 
     def __iter__(self) -> Iterator[Operation]:
@@ -179,7 +179,7 @@ class Run(Interpretation):
         return self.replay(self.tape.ops, dead, Memory(self.tape, self.device))
 
     def replay(self, ops: Iterable[Operation], dead: list[Any], memory: Memory) -> Iterator[Operation]:
-        """Make the calls of some operations in a memory; values are `dead` after each."""
+        """Make the calls of some operations; `dead` lists, by position, the values to free after each."""
         def repeated(op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
             if fn is draw and not self.redraw:
                 return op.val
@@ -189,7 +189,7 @@ class Run(Interpretation):
         return self.over(ops, dead, memory.run if self.redraw and not self.keep else repeated)
 
     def verify(self, guard: Guard, value: Any) -> None:
-        """Raise GuardError if a fact about a value is no longer what it was."""
+        """Raise GuardError if a guarded fact differs."""
         verify(guard, value)
 
     def constant(self, op: Operation) -> Any:
@@ -198,17 +198,17 @@ class Run(Interpretation):
 
     def packed(self, op: Call, given: list[Any]) -> list[Any]:
         """Return the parts of a nest as results."""
-        # a flat tape's gradients have not the types of the inputs yet
+        # the gradients of a flat tape do not yet have the types of the inputs
         if isinstance(op.kwargs["into"], ValueAndGradients):
             given[1:] = map(conform, given[1:], self.leaves[1:])  # type: ignore[index]
         return [result(part, self.constants, self.device) for part in given]
 
 
 def play_loop(loop: Loop, given: Sequence[Any], owned: Iterable[Any] = ()) -> tuple[Any, ...]:
-    """Make the runs of a loop, one after the other; return what it returns.
+    """Run a loop's body `count` times and return the loop's results.
 
-    An array that one run hands on to the next, and that nothing else refers to, is written in place there; `owned` says
-    it of what the first run gets.
+    An array that one run passes to the next, with no other reference, is written in place; `owned` says which arguments
+    of the first run may be.
     """
     body, results, runs = loop.body, loop.results, Runs(loop, given)
     inputs, firsts = body.inputs[1:], loop.parts()[3]
@@ -233,7 +233,7 @@ Loop.player = staticmethod(play_loop)
 
 
 def play_checkpoint(checkpoint: Checkpoint, given: Sequence[Any]) -> tuple[Any, ...]:
-    """Make the calls of a checkpoint's body; return what it returns."""
+    """Run a checkpoint's body and return its results."""
     run = Run(checkpoint.body, (None, *given))
     deque(run, 0)
     return run.result  # type: ignore[no-any-return]
@@ -243,7 +243,7 @@ Checkpoint.player = staticmethod(play_checkpoint)
 
 
 def undrawn(op: Call, fn: Callable[..., Any]) -> Any:
-    """Return the function of a call, of a checkpoint, or the triple of one, another that does not draw again."""
+    """Return a call's function; for a checkpoint, or a triple of one, a function that reuses the recorded draws."""
     checkpoint = op.args[0] if fn is rrule else fn
     if type(checkpoint) is not Checkpoint or not checkpoint.drawing:
         return fn
@@ -256,7 +256,7 @@ def undrawn(op: Call, fn: Callable[..., Any]) -> Any:
 
 
 def constants_of(tape: Tape) -> Iterator[Constant]:
-    """Yield the constants of a tape, and of its loops' bodies."""
+    """Yield the constants of a tape and of its subtapes."""
     for op in tape.ops:
         if type(op) is Constant:
             yield op
@@ -265,12 +265,12 @@ def constants_of(tape: Tape) -> Iterator[Constant]:
 
 
 def unshared(dy: Any) -> Any:
-    """Return a cotangent that may be written to in place, as only an accumulator is."""
+    """Return a cotangent that may be written in place: an accumulator is copied."""
     return Accumulator(copied(dy.array)) if type(dy) is Accumulator else dy
 
 
 def on_device(x: Any, device: Any) -> Any:
-    """Return an array or a tensor as a tensor of a device, which torch's own tape does not follow; others as is."""
+    """Return an array or tensor as a tensor on a device, detached from torch's autograd; other values unchanged."""
     return detached(to_tensor(x, device)) if isinstance(x, np.ndarray) or is_tensor(x) else x
 
 
@@ -283,7 +283,7 @@ def moved(op: Constant, device: Any) -> Any:
 
 
 def result(value: Any, constants: list[Any], device: Any) -> Any:
-    """Return a value as a result: in no constant's memory, and on the device of the inputs."""
+    """Return a value as a result: copied if it lies in a constant's memory, and on the inputs' device."""
     if device is None:
         return apart(value, constants)
     if isinstance(value, (np.ndarray, np.generic)):
@@ -294,13 +294,13 @@ def result(value: Any, constants: list[Any], device: Any) -> Any:
 
 
 class Memory:
-    """Which arrays belong to one operation alone: a write into one that is not used again is made in place.
+    """Ownership of arrays: a write to an array that one operation owns and that is not used again is made in place.
 
-    So a replayed loop that fills an array costs O(n), as the loop did. What makes an array for writing (`zeros`,
-    `setitem`) owns it; a read of a part copies that part, and any other use may keep the array, which ends its being
-    owned.
+    A replayed loop that fills an array then costs O(n), as the original loop does. Operations that make an array for
+    writing (`zeros`, `setitem`) own it. A read of a part copies that part; any other use may keep the array, which ends
+    the ownership.
 
-    If it is `strict`, a call on tensors that stand for numbers raises what it would raise of those.
+    strict: a call on tensors that stand for numbers raises as Python's function would.
     """
 
     __slots__ = ("device", "nest", "owned", "strict", "tape", "used")
@@ -309,19 +309,19 @@ class Memory:
         self.tape, self.device, self.strict = tape, device, strict
         self.owned: Any = bytearray(len(tape.ops) + 1)
         self.used: bytearray | None = None
-        self.nest: Callable[..., list[Any]] | None = None  # what makes results of the parts of a nest
+        self.nest: Callable[..., list[Any]] | None = None  # converts the parts of a nest to results
 
     @classmethod
     def once(cls, tape: Tape, device: Any, owned: dict[int, int], used: bytearray | None) -> Memory:
-        """Return what is known before one call, for that alone: of what `owned` does not say, nothing is owned."""
+        """Return the memory state before a single call; arrays not in `owned` are not owned."""
         memory = cls.__new__(cls)
         memory.tape, memory.device, memory.used, memory.strict, memory.nest = tape, device, used, False, None
         memory.owned = defaultdict(int, owned)
         return memory
 
     def copied(self, op: Call) -> bool:
-        """Return whether a view of an array that may be written must be a copy: not if guards alone ask for it."""
-        if self.used is None:  # by position, what a call or the result needs
+        """Return whether a view of an array that may be written must be a copy; not if only guards use it."""
+        if self.used is None:  # by position, the operations that a call or the result uses
             self.used = bytearray(len(self.tape.ops) + 1)
             self.used[self.tape.result.id] = 1
             for other in self.tape.ops:
@@ -332,14 +332,14 @@ class Memory:
         return bool(self.used[op.id])
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
-        """Make a call, in place where that is possible."""
+        """Make a call, in place if possible."""
         if type(fn) is Loop:
             return self.loop(op, fn, given, dead)
         triple = fn is rrule
         core = given[0] if triple else fn
         first = op.args[1:2] if triple else op.args[:1]
         x = first[0].id if first and isinstance(first[0], Operation) else 0
-        if fn is pack:  # a nest of proxies is no operation of the trace that they belong to: its parts are
+        if fn is pack:  # a nest of proxies is not recorded in their own trace; its parts are
             self.release(op, fn, x)
             return fn.impl(*(given if self.nest is None else self.nest(op, given)), **op.kwargs)
         if type(core) is not Op:
@@ -348,18 +348,19 @@ class Memory:
         pythonic = type(op.val) is not np.ndarray and spec_recorded(op).is_pythonic
         if (pythonic and core.scalar is not None and not any(type(x) is np.ndarray and x.ndim for x in given)
                 and (self.device is None or not holds_tensor(given))):
-            # math's function was recorded: its number widens no array of float32, and it raises where NumPy gives nan
+            # math's function was recorded: its result is weak beside float32 arrays, and it raises where NumPy yields
+            # nan
             self.release(op, fn, x)
             args = tuple(given[triple:])
             y = core.scalar(*args)
             return (y, core.pullback(y, args, op.kwargs)) if triple else y
         memory = core.memory
         if memory.written or memory.of == 0:
-            for arg in (op.args[2:] if triple else op.args[1:]):  # a pullback keeps an index
+            for arg in (op.args[2:] if triple else op.args[1:]):  # a pullback keeps the index
                 if isinstance(arg, Operation):
                     self.owned[arg.id] = 0
         if core is setitem:
-            # a trace records writes as such
+            # a trace records the write instead
             if self.owned[x] and x in dead and not any(isinstance(part, Traced) for part in given):
                 _, value, *index = given[1:] if triple else given
                 y = given[1] if triple else given[0]
@@ -387,7 +388,7 @@ class Memory:
         return result
 
     def loop(self, op: Call, loop: Loop, given: list[Any], dead: list[int]) -> Any:
-        """Make the runs of a loop; what the first one gets, and nobody else, it may write to."""
+        """Run a loop; it may write in place to first arguments that are owned and used only here."""
         firsts = op.args[len(op.args) - loop.sizes[3]:]
         owned = [isinstance(arg, Operation) and self.owned[arg.id] and arg.id in dead and op.args.count(arg) == 1
                  for arg in firsts]
@@ -395,7 +396,7 @@ class Memory:
         return play_loop(loop, given, owned)
 
     def release(self, op: Call, fn: Callable[..., Any], x: int) -> None:
-        """Note a use that may keep its arguments; the value of a triple is handed on."""
+        """End the ownership of a call's arguments, which it may keep; taking the value out of a triple passes it on."""
         if fn is getfield and op.args[1] == 0:
             self.owned[op.id], self.owned[x] = self.owned[x], 0
         elif not (fn is getfield and self.owned[x]):
@@ -405,12 +406,12 @@ class Memory:
 
 
 def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that a tape was recorded with, by position and by name."""
+    """Return the positional and keyword arguments that a tape was recorded with."""
     leaves = [x.val for x in tape.inputs[1:]]
     if tape.structure is None:
         return tuple(leaves), {}
     memo: dict[int, Any] = {}
-    first: dict[int, Any] = {}  # what two arguments hold is one again
+    first: dict[int, Any] = {}  # an object shared by two arguments is rebuilt as one
 
     def built(part: Structure) -> Any:
         memo.update((id(node), memo[first[key]]) for key, node in part.seen.items() if first.get(key) in memo)
@@ -421,7 +422,7 @@ def recorded(tape: Tape) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = True) -> list[Any]:
-    """Return the inputs' values for a call, the function first; what it captured is read anew. Their kinds are
+    """Return the inputs' values for a call, the function first, with captured values read anew; check kinds if
     `checked`.
     """
     fn = tape.ops[0].val

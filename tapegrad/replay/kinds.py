@@ -1,9 +1,10 @@
-"""kinds: whether a tape means of other kinds of numbers what its program does.
+"""kinds: whether a tape may be replayed on numbers of another kind (int for float, tensors for arrays) and still
+compute what the program would.
 
-A program asks little of the kind of a number: `a / (a + b * b)` is the same line for ints and floats, and so is its
-tape. But what a composite made of a float (a dtype, a cast, an integer that was no axis) stands on the tape as it was.
-Where that may be, numbers of another kind are refused. For numbers of a system, such as Fraction, a tape is rewritten:
-the floats that the program wrote are numbers of that system too.
+A program rarely depends on the kind of a number: `a / (a + b * b)` is the same line for ints and floats, and so is its
+tape. But values that a composite derived from a float (a dtype, a cast, an integer that was no axis) are fixed on the
+tape. Where that is possible, numbers of another kind are refused. For numbers of a number system, such as Fraction, the
+tape is rewritten: float literals of the program become numbers of that system.
 """
 
 from __future__ import annotations
@@ -28,13 +29,11 @@ RANKS = "biufc"
 
 
 def check_kinds(tape: Tape, given: list[Any]) -> None:
-    """Raise GuardError where arguments are of other kinds than those that a tape was recorded with, and it may mean
-    something else of them.
-    """
+    """Raise GuardError if arguments of other kinds than recorded might make the tape differ from the program."""
     others = []
     for x, new in zip(tape.inputs[1:], given):
         if (is_array(x.val) and is_number(new)) or (is_number(x.val) and is_array(new)):
-            # `x += 1` and much else that leaves no guard means something different
+            # `x += 1` and many other operations behave differently without leaving a guard
             raise other(tape, x, kind_of(x.val), kind_of(new))
         known = system_within(new)
         if known is not system_within(x.val) and (not speaks_any(tape) or (known and known.partial and is_array(new))):
@@ -53,11 +52,12 @@ def _kind_name(x: Any) -> str:
 
 
 def in_system(tape: Tape, given: list[Any]) -> tuple[Tape, list[Any]]:
-    """Return a tape that computes in the number system of its arguments, where it was recorded from floats, and these:
-    a float on it, or beside them, becomes the number that its shortest decimal spelling says, as 0.1 becomes
-    Fraction(1, 10).
+    """Return the tape and the arguments converted to the arguments' number system, if the tape was recorded from
+    floats.
 
-    Tapes with arrays or loops stay as they are, and so do those that mean the same for numbers of any system.
+    A float on the tape or among the arguments becomes the number that its shortest decimal spelling denotes, as 0.1
+    becomes Fraction(1, 10). Tapes with arrays or loops are unchanged, and so are tapes that are valid for any number
+    system.
     """
     pairs = zip(tape.inputs[1:], given)
     found = next((new for x, new in pairs if type(x.val) is float and system(new) is not None), None)
@@ -74,7 +74,7 @@ def in_system(tape: Tape, given: list[Any]) -> tuple[Tape, list[Any]]:
             return x
         try:
             return known.literal(float(x), kind)
-        except (OverflowError, ValueError):  # fractions have no inf and no nan, and compare with them
+        except (OverflowError, ValueError):  # Fraction has no inf or nan, but compares with them
             if np.isfinite(x):
                 raise
             return x
@@ -100,13 +100,13 @@ def _has_array(tape: Tape, given: list[Any]) -> bool:
 
 
 def other(tape: Tape, x: Any, was: str, now: str, why: str = "", where: Any = None) -> GuardError:
-    """Return the error of an argument of another kind."""
+    """Return the error for an argument of another kind."""
     return GuardError(f"{x.label or x.name} was {was} when {tape.name} was recorded, and now is {now}{why}", where,
                       "trace the function again with these arguments")
 
 
 def check_numbers(tape: Tape, changed: list[tuple[Operation, Any]]) -> None:
-    """Raise GuardError where a number of another kind comes to anything but arithmetic: a tape's is the program's."""
+    """Raise GuardError if a number of another kind is used in anything but arithmetic."""
     if not changed:
         return
     reached = {x for x, _ in changed}
@@ -124,16 +124,16 @@ def check_numbers(tape: Tape, changed: list[tuple[Operation, Any]]) -> None:
 
 
 def described(changed: list[tuple[Operation, Any]]) -> tuple[Operation, str, str]:
-    """Return the first of the arguments that are of another kind, and what it was and is."""
+    """Return the first argument of another kind, with its old and new type names."""
     x, new = changed[0]
     return x, type_name(x.val), type_name(new)
 
 
 def settles(op: Call, reached: set[Operation], highest: int) -> bool:
-    """True if what a number is combined with decides the type of the result, whatever the kind of the number."""
+    """True if the other operands decide the result's type, whatever the kind of the changed numbers."""
     rest = [arg for arg in op.args if not (isinstance(arg, Operation) and arg in reached)]
     values = [arg.val if isinstance(arg, Operation) else arg for arg in rest]
-    if is_tensor(op.val):  # numbers give way to tensors of their kind, or of a higher one
+    if is_tensor(op.val):  # Python numbers are weak beside tensors of their kind or a higher one
         return any(is_tensor(x) and letter(x) == letter(op.val)
                    and RANKS.index(letter(x)) >= max(highest, RANKS.index("f")) for x in values)
     dtypes = [x.dtype for x in values if isinstance(x, (np.ndarray, np.generic))]
@@ -143,9 +143,10 @@ def settles(op: Call, reached: set[Operation], highest: int) -> bool:
 
 
 def check_tensors(tape: Tape, given: list[tuple[Operation, Any]]) -> None:
-    """Raise GuardError for tensors of another kind of number than was recorded, or not all of another precision alike.
+    """Raise GuardError for tensors of another kind of number than recorded, or of a new precision that is not the same
+    for all.
 
-    What torch makes of several dtypes was decided as the tape was recorded.
+    torch's promotion among several dtypes was fixed when the tape was recorded.
     """
     known: dict[Any, Any] = {}
     for x, new in given:
@@ -160,7 +161,7 @@ def check_tensors(tape: Tape, given: list[tuple[Operation, Any]]) -> None:
 
 
 def letter(x: Any) -> str:
-    """Return the kind of a number, or of a tensor's numbers, as the letter of its dtype; "" for what is none."""
+    """Return the dtype letter of a number or of a tensor's numbers; "" for other values."""
     x = plain(x)
     if type(x) in (bool, int, float, complex) or isinstance(x, np.generic):
         return np.asarray(x).dtype.kind if type(x) is not int else "i"
@@ -168,9 +169,7 @@ def letter(x: Any) -> str:
 
 
 def speaks_any(tape: Tape) -> bool:
-    """True for a tape without a float, or a number of one system, among its constants: it means the same for
-    numbers of any.
-    """
+    """True for a tape valid for any number system: no constant is a float or a number of one system."""
     constants = [arg for op in tape.ops for arg in (*op.args, *([op.val] if type(op) is Constant else []))]
     fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants
                 if not isinstance(x, Operation))
@@ -178,16 +177,16 @@ def speaks_any(tape: Tape) -> bool:
 
 
 def is_array(x: Any) -> bool:
-    """True for an array or a proxy of one, and for a tensor; a 0-d one may stand for a number."""
+    """True for an array or a proxy of one, and for a tensor with axes; a 0-d tensor may stand for a number."""
     x = plain(x)
     return isinstance(x, np.ndarray) or (is_tensor(x) and x.ndim > 0)
 
 
 def is_number(x: Any) -> bool:
-    """True for a plain number, NumPy's scalars included, or a proxy of one."""
+    """True for a number (Python's, NumPy's or of a number system) or a proxy of one."""
     return isinstance(plain(x), (int, float, complex, np.generic)) or system(x) is not None
 
 
 def kind_of(x: Any) -> str:
-    """Name what an input is."""
+    """Describe an input as a number or an array."""
     return "a number" if is_number(x) else "an array"

@@ -1,4 +1,4 @@
-"""raising: which calls may raise of other numbers, as Python's functions do where an array or a tensor gets nan."""
+"""raising: the calls that may raise for other values, as Python's functions do where an array or tensor yields nan."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tapegrad.tape.spec import Spec
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, operands
 
-# Python's raise; NumPy's give nan, inf or 0
+# on Python numbers these raise; on NumPy's they yield nan, inf or 0
 _ARITHMETIC = frozenset([ops.divide, ops.floor_divide, ops.remainder, ops.pow, ops.bitwise_left_shift,
                          ops.bitwise_right_shift])
-_INDEX = {ops.getitem: 1, ops.getitem_masked: 1, ops.setitem: 2}  # where it begins among the arguments
+_INDEX = {ops.getitem: 1, ops.getitem_masked: 1, ops.setitem: 2}  # the position of the index among the arguments
 
 _OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_divide": operator.floordiv,
                                              "remainder": operator.mod,
@@ -30,11 +30,11 @@ _BY_OP = {OPS[name]: fn for name, fn in _OPERATORS.items()}
 
 
 def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[Operation] = ()) -> bool:
-    """True for what may end a replay: a guard, a call that may raise, a loop with one of these. It is needed
-    though its value is not.
+    """True for an operation that may end a replay (a guard, a call that may raise, a loop with one of these), and so is
+    kept even if its value is unused.
 
-    `varying` marks by position what has a shape that values decide; `steps` are the inputs of a loop's body that are
-    the same in every replay. What a sweep computes for itself is no call of the program's.
+    `varying` marks by position the operations whose shape depends on values; `steps` are the inputs of a loop's body
+    that are the same in every replay. Calls that only the reverse sweep makes do not count.
     """
     if isinstance(op, Guard):
         return True
@@ -48,12 +48,11 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
     if op.fn in _INDEX:
         parts = [part for part in op.args[_INDEX[op.fn]:] if isinstance(part, Operation) and type(part) is not Constant]
         return any(part not in steps and part.spec.kind != "b" for part in parts)
-    return op.fn is ops.pow and op.spec.kind in "iu"  # no negative powers of integers
+    return op.fn is ops.pow and op.spec.kind in "iu"  # negative integer powers of integers raise
 
 
 def may_raise(op: Operation) -> bool:
-    """True for a call of an op that may raise of other numbers, also where a sweep makes it: as straight-line code.
-    """
+    """True for a call that may raise for other values, including calls of a sweep that runs as straight-line code."""
     if carries(op):
         return any(map(may_raise, op.fn.body.ops))
     return type(op.fn) is Op and (op.fn.effects.raises or (
@@ -61,7 +60,7 @@ def may_raise(op: Operation) -> bool:
 
 
 def varying_shapes(tape: Tape) -> bytearray | None:
-    """Mark by position what is computed of an array whose shape values decide; None where there is none."""
+    """Return, by position, which values derive from an array whose shape depends on values; None if there is none."""
     if not any(getattr(op.fn, "dynamic", False) for op in tape.ops):
         return None
     varying, dynamic = bytearray(len(tape.ops) + 1), bytearray(len(tape.ops) + 1)
@@ -77,15 +76,13 @@ def _is_python(y: Spec) -> bool:
 
 
 def spec_recorded(op: Call) -> Spec:
-    """Return the spec of what a call gave while recording, that of a triple without its pullback."""
+    """Return the spec of a call's recorded value; for a triple, without its pullback."""
     y = op.spec
     return y.parts[0] if op.fn is rrule and y.parts else y
 
 
 def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the function of Python's numbers that a call of the program was recorded from, if that may raise;
-    pullbacks get nan or inf.
-    """
+    """Return the Python function that a call was recorded from if it may raise; None for pullbacks (nan or inf)."""
     if (spec_recorded(op).type not in (float, complex) or type(fn) is not Op or type(fn.rule) is Rrule
         or op.purpose == "pullback"):
         return None
@@ -93,6 +90,6 @@ def raising(op: Call, fn: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def as_recorded(fn: Callable[..., Any], args: tuple[Any, ...], y: Any) -> None:
-    """Raise what `fn` raises of numbers for which tensors stand."""
+    """Raise the error that `fn` raises for the numbers that the tensors stand for, if any."""
     if not y.isfinite():
         fn(*[x.item() if is_tensor(x) else x for x in args])

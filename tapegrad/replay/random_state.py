@@ -1,6 +1,4 @@
-"""random_state: a replay that does not fit gives back what it has drawn, so that who comes
-next draws the same numbers.
-"""
+"""random_state: rewinds random generators when a replay fails, so that the next attempt draws the same numbers."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ from tapegrad.trace.random_state import SOURCES, state_of
 
 
 def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
-    """Return what sets random generators back to the states that they have now; nothing is kept where
-    no error can come, `stops` says.
-    """
+    """Return a function that restores generators to their present states, which are saved only if errors can occur."""
     states = [state_of(x) for x in sources] if stops or strict() else []
 
     def give_back() -> None:
@@ -32,25 +28,23 @@ def hold(sources: Iterable[Any], stops: bool = True) -> Callable[[], None]:
 
 
 def sources_of(tape: Tape) -> list[Any]:
-    """Return the random generators that a tape draws from: inputs, constants, or themselves. Those that it
-    makes itself are new each time.
-    """
+    """Return the random generators that a tape draws from (inputs, constants, objects), except those it creates."""
     found = {id(x): x for x in drawn_from(tape)}
     if not found:
         return []
-    register_imported()  # a tape that was unpickled may be replayed before anything is traced
+    register_imported()  # an unpickled tape may be replayed before anything is traced
     held = [op for op in tape.ops if isinstance(op, (Input, Constant)) and op.id > 1 and type(op.val) in SOURCES]
     return [*held, *(x for x in found.values() if type(x) in SOURCES and all(op.val is not x for op in held))]
 
 
 def values_of(sources: Iterable[Any], tape: Tape, leaves: Iterable[Any]) -> list[Any]:
-    """Return the generators themselves, in a call with these leaves."""
+    """Return the generator objects for a call with these leaves."""
     given = dict(zip(tape.inputs, leaves))
     return [given[x] if isinstance(x, Input) else value_of(x) for x in sources]
 
 
 def drawn_from(tape: Tape) -> Iterator[Any]:
-    """Yield what each draw of a tape draws from, that of a constant itself."""
+    """Yield the source of each draw of a tape; for a constant, its value."""
     for op in tape.ops:
         if op.fn is draw:
             yield op.args[0].val if type(op.args[0]) is Constant else op.args[0]
@@ -64,8 +58,7 @@ def drawn_from(tape: Tape) -> Iterator[Any]:
 
 
 def stops_after_drawing(tape: Tape, raises: Callable[[Operation], bool] = may_raise) -> bool:
-    """True for a tape that a guard or an error may end when it has drawn; `raises` says which calls of a sweep raise.
-    """
+    """True for a tape that may end by a guard or an error after a draw; `raises` tells which calls may raise."""
     drawn = False
     for op in tape.ops:
         draws = _draws(op)

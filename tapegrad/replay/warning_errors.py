@@ -1,6 +1,6 @@
 """warning_errors: whether NumPy's warnings are errors at the moment, by `np.errstate`, `np.seterr` or a filter.
 
-Compiled code computes NumPy's numbers as Python's, which overflow without a warning.
+Compiled code computes NumPy scalars as Python numbers, which overflow without a warning.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tapegrad.trace.numpy_warnings import SETTINGS, action
 
 _MOVES = frozenset([getfield, pack, getitem, getitem_masked, reshape, with_jacobian])
 
-_calm: list[tuple[Any, Any]] = [(object(), None)]  # the settings that were found to raise nothing, and the filters
+_calm: list[tuple[Any, Any]] = [(object(), None)]  # the last settings and filters under which no warning raised
 
 
 def strict() -> bool:
-    """Return whether a warning of NumPy's would be raised."""
+    """Return whether a NumPy warning would be raised as an error."""
     settings, filters = _calm[0]
     if SETTINGS is not None and SETTINGS.get() is settings and warnings.filters == filters:
         return False
@@ -36,19 +36,17 @@ def strict() -> bool:
 
 
 def is_calm() -> bool:
-    """Return whether no warning of NumPy's would be raised."""
+    """Return whether no NumPy warning would be raised as an error."""
     return not strict()
 
 
 def may_lose(tape: Tape) -> bool:
-    """Return whether a tape has calls with an unused value of which NumPy might warn: a compiled tape leaves these
-    calls out.
-    """
+    """Return whether NumPy might warn in a call whose value is unused; a compiled tape drops such calls."""
     needed = leading(tape.ops, [tape.result, *filter(may_stop, tape.ops)])
     return any(type(op) is Call and not needed[op.id] and _may_warn(op) for op in tape.ops)
 
 
 def _may_warn(op: Call) -> bool:
-    """Return whether a call computes inexact numbers, and does not merely move or allocate them."""
+    """Return whether a call computes inexact numbers rather than moving or allocating them."""
     moves = op.fn in _MOVES or memory_of(op.fn).of == 0 or memory_of(op.fn).blank
     return not moves and op.spec.kind in "fc"

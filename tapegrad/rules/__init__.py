@@ -1,1 +1,1 @@
-"""Ops and their derivatives: the registry, cotangents, what a rule reads and returns."""
+"""Ops and their derivatives: the registry, residuals, and the results of rules."""

@@ -1,4 +1,4 @@
-"""activity: which operations depend on what a tape is differentiated by."""
+"""activity: the operations that depend on the inputs a tape is differentiated by."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, operands
 
 GIVEN_AWAY = frozenset(["float", "complex", "hash", "data"])
-"""Facts by which a program has taken numbers themselves, of what was not differentiated when it ran."""
+"""Facts of guards by which the program took the plain content of a value that was not differentiated while tracing."""
 
 
 def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
     """Return, by position, which operations depend on an input to differentiate by.
 
-    A call depends on an input through an argument that its op is differentiable by; an integer or bool that only
-    steers the program leads nowhere. Raises ConcretizationError where the program went on by a plain number of what is
-    to be differentiated by now.
+    A call depends on an input through an argument that its op is differentiable by; an integer or bool that is used
+    only for control flow carries no dependence. Raises ConcretizationError if the program took the plain number of a
+    value that is to be differentiated now.
     """
     depends = bytearray(len(tape.ops) + 1)
     wrt = differentiated(tape) if wrt is None else wrt
@@ -54,9 +54,9 @@ def _check_kept(tape: Tape, guard: Guard, wrt: Collection[int]) -> None:
 
 
 def differentiated(tape: Tape) -> Collection[int]:
-    """Return the positions in `tape.inputs` to differentiate by: those of the positional arguments, and of what the
-    function captured, but for what is not wanted, for what a module holds constant, and for numbers whose gradient was
-    given up; on a tape made by hand, all.
+    """Return the positions in `tape.inputs` to differentiate by: positional arguments and captured values, except those
+    that were not requested, that a module holds constant, or whose gradient was given up. On a tape made by hand,
+    return all positions.
     """
     if tape.structure is None:
         return range(1, len(tape.inputs))
@@ -66,11 +66,10 @@ def differentiated(tape: Tape) -> Collection[int]:
 
 
 def give_up(levels: Iterable[tuple[Tape, Operation, bool]]) -> bool:
-    """Return whether the gradients that end where a program takes a plain number of an operation, of a tape or of
-    several around it, are of captured numbers and of integers alone. Then they are given up: these are options, and
-    their gradient is None.
+    """Return whether only captured numbers and integers lose their gradient where a program takes an operation's plain
+    number. Such inputs are treated as options: they are marked as given up, and their gradient is None.
 
-    Each tape comes with whether only what is wanted of it matters.
+    `levels` lists the enclosing tapes, each with the operation on it and whether only requested inputs count.
     """
     found: list[tuple[Any, int]] = []
     for tape, op, partly in levels:
@@ -96,7 +95,7 @@ def _is_option(function: Any, x: Input) -> bool:
 
 
 def has_gradient(val: Any) -> bool:
-    """False for what has no gradient although it is a leaf: a bool, a random generator."""
+    """Return False for a leaf without a gradient: a bool, a random generator."""
     if type(val) is float:
         return True
     if type(val) is np.ndarray:
@@ -105,25 +104,25 @@ def has_gradient(val: Any) -> bool:
 
 
 def nothing_flows(fn: Callable[..., Any], i: int) -> bool:
-    """True if an op's rule says that argument `i` gets no cotangent: an index, an order of axes."""
+    """Return True if the op's rule gives argument `i` no cotangent: an index, an order of axes."""
     return type(fn) is Op and isinstance(fn.partials, tuple) and fn.partials[i:i + 1] == (None,)
 
 
 def is_inert(op: Operation, wrt: Collection[int] | None = None) -> bool:
-    """True for an operation through which no gradient flows to an input, or to those at the positions `wrt`: a count, a
-    place, a number that was rounded, data that nobody differentiates by.
+    """Return True if no gradient flows from an operation to an input (or to an input at a position in `wrt`): a count,
+    an index, a rounded number, constant data.
 
-    Asked only where a plain value is wanted, so a search is soon enough.
+    It is called only where a plain value is needed, so it searches instead of keeping a table.
     """
     if wrt is None:
         return not any(isinstance(x, Input) for x in sources(op))
-    # what a call makes of a tape of its own may be a sample of what it will be
+    # A call that carries a subtape counts as active: its recorded value may be a mere sample of later ones.
     return not any(x.id - 1 in wrt if isinstance(x, Input) else carries(x) for x in sources(op))
 
 
 def sources(op: Operation, without: Callable[[Operation], Operation | None] = lambda op: None) -> Iterator[Operation]:
-    """Yield the operations that a gradient of one flows to, itself first: inputs that have one, and calls. Of each
-    `without` may name one of its operands, which it does not flow to.
+    """Yield the operations that a gradient of `op` flows to, `op` first: inputs that have a gradient, and calls.
+    `without` may name one operand of an operation to leave out.
     """
     stack, seen = [op], {op}
     while stack:
@@ -136,9 +135,7 @@ def sources(op: Operation, without: Callable[[Operation], Operation | None] = la
 
 
 def _flowing(op: Operation) -> list[Operation]:
-    """Return the operations that a gradient of `op` would flow to. From what became an integer, none does to what has
-    digits behind the point.
-    """
+    """Return the operands that a gradient of `op` flows to; an integer result passes none to inexact operands."""
     if not getattr(op.fn, "differentiable", True):
         return []
     given = operands(op) if type(op.fn) is not Op else [

@@ -1,8 +1,8 @@
-"""batching: how one call of an op stands for a whole batch of its calls.
+"""batching: rules that compute a whole batch of calls of an op by one call.
 
-A rule is a function `(members, *args, **kwargs) -> value`: a batched argument has the batch as axis 0, before the axes
-that it has for one member, and so has the value. A rule that does not serve a call returns NotImplemented: then there
-is one call for each member.
+A rule is a function `(members, *args, **kwargs) -> value`. A batched argument has the batch as axis 0, before the axes
+of one member, and so has the value. A rule returns NotImplemented for a call that it cannot batch; then the op is
+called once per member.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Rule = Callable[..., Any]
 
 
 class Members:
-    """A call as it was made for one member of a batch, which of its arguments are batched, and how many there are."""
+    """The call as made for one member of a batch, with which arguments are batched and the number of members."""
 
     __slots__ = ("args", "batched", "op", "size", "y")
 
@@ -27,11 +27,11 @@ class Members:
         self.op, self.size, self.args, self.batched, self.y = op, size, args, batched, y
 
     def shape(self, i: int) -> tuple[int, ...]:
-        """Return the shape that argument `i` has for one member."""
+        """Return the shape of argument `i` for one member."""
         return tuple(getattr(plain(self.args[i]), "shape", ()))
 
     def ndim(self, i: int) -> int:
-        """Return how many axes argument `i` has for one member."""
+        """Return the number of axes of argument `i` for one member."""
         return len(self.shape(i))
 
     @property
@@ -44,33 +44,33 @@ class Members:
         return all(batched == (k == i) for k, batched in enumerate(self.batched))
 
     def aligned(self, i: int, x: Array, ndim: int) -> Any:
-        """Return argument `i` so that it broadcasts against others which have `ndim` axes for one member."""
+        """Return argument `i`, reshaped to broadcast against arguments that have `ndim` axes for one member."""
         shape = self.shape(i)
         if not self.batched[i] or len(shape) >= ndim:
             return x
         return OPS["reshape"](x, (self.size, *(1,) * (ndim - len(shape)), *shape))
 
     def full(self, i: int, x: Array, ndim: int = 0) -> Any:
-        """Return argument `i` for each member, with `ndim` axes or more."""
+        """Return argument `i` for each member, with at least `ndim` axes."""
         if self.batched[i]:
             return self.aligned(i, x, ndim)
         shape = self.shape(i)
         return OPS["broadcast_to"](x, (self.size, *(1,) * (ndim - len(shape)), *shape))
 
     def fronted(self, i: int, x: Array, ndim: int) -> Any:
-        """Return argument `i` with the axis of the batch, of length 1 if it is shared, and `ndim` others."""
+        """Return argument `i` with the batch axis, of length 1 if the argument is shared, and `ndim` further axes."""
         shape = self.shape(i)
         if self.batched[i] or not shape:
             return self.aligned(i, x, ndim)
         return OPS["reshape"](x, (1, *(1,) * (ndim - len(shape)), *shape))
 
     def single(self, i: int, x: Array) -> Any:
-        """Return argument `i` with an axis 0, of length 1 where it is the same for all members."""
+        """Return argument `i` with the batch axis, of length 1 if the argument is shared."""
         return x if self.batched[i] else OPS["reshape"](x, (1, *self.shape(i)))
 
 
 def rule_of(op: Any) -> Rule | None:
-    """Return the rule by which an op is batched, None if it is called for each member."""
+    """Return the batching rule of an op, None if the op is called once per member."""
     if not isinstance(op, Op):
         return None
     if op.batch is not None:
@@ -82,33 +82,34 @@ def rule_of(op: Any) -> Rule | None:
 
 
 def elementwise(members: Members, *args: Any, **kwargs: Any) -> Any:
-    """Batch a function of numbers: arguments broadcast."""
+    """Batch an elementwise function: its arguments broadcast."""
     ndim = max(map(members.ndim, range(len(args))), default=0)
     return members.op.run(*[members.aligned(i, x, ndim) for i, x in enumerate(args)], **kwargs)
 
 
 def of_first(members: Members, x: Array, *rest: Any, **kwargs: Any) -> Any:
-    """Batch what takes its first argument number by number, by others that are the same for all members."""
+    """Batch an op that is elementwise in its first argument and shares the others."""
     return members.op.run(x, *rest, **kwargs) if members.only(0) else NotImplemented
 
 
 def of_second(members: Members, a: Array, x: Array, *rest: Any, **kwargs: Any) -> Any:
-    """Batch what takes its second argument number by number."""
+    """Batch an op that is elementwise in its second argument and shares the others."""
     return members.op.run(a, x, *rest, **kwargs) if members.only(1) else NotImplemented
 
 
 def moved(axis: Any, ndim: int) -> Any:
-    """Return for an axis, or several, which they are behind that of the batch."""
+    """Return an axis, or a tuple of axes, shifted by the batch axis in front."""
     if isinstance(axis, tuple):
         return tuple([moved(each, ndim) for each in axis])
     return axis % ndim + 1
 
 
 def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
-    """Return the rule of what goes along an axis, of its first argument or of several that broadcast.
+    """Return the rule of an op along an axis of its first argument, or of its first `arrays` arguments, which
+    broadcast.
 
-    Without an axis it is of `all` axes, or of the array made `flat`, and then the value is given the shape that it has
-    for one member.
+    `of_all` says what `axis=None` does: reduce "all" axes, or work on the "flat" array; the result of the latter gets
+    the shape it has for one member.
     """
 
     def rule(members: Members, *args: Any, axis: Axis = default, **kwargs: Any) -> Any:
@@ -136,12 +137,12 @@ def along(default: Any = -1, of_all: str = "flat", arrays: int = 1) -> Rule:
             return OPS["reshape"](flat, members.result)
         return members.op.run(*xs, *rest, axis=moved(axis, ndim), **kwargs)
 
-    rule.along = default, arrays  # type: ignore[attr-defined]  # for what asks which numbers the value depends on
+    rule.along = default, arrays  # type: ignore[attr-defined]  # read by the analysis of element dependence
     return rule
 
 
 def along_both(members: Members, a: Array, b: Array, axis: int = -1, **kwargs: Any) -> Any:
-    """Batch what goes along an axis of two arrays with as many axes each."""
+    """Batch an op along an axis of two arrays of equal rank."""
     ndim = members.ndim(0)
     if not ndim or members.ndim(1) != ndim:
         return NotImplemented
@@ -149,7 +150,7 @@ def along_both(members: Members, a: Array, b: Array, axis: int = -1, **kwargs: A
 
 
 def stacked(*cores: int) -> Rule:
-    """Return the rule of what is of the last axes of its arguments, so many of each, and takes stacks of them."""
+    """Return the rule of an op that works on the last `cores[i]` axes of argument `i` and accepts stacks of them."""
 
     def rule(members: Members, *args: Any, **kwargs: Any) -> Any:
         above = [members.ndim(i) - core for i, core in zip(range(len(args)), cores)]
@@ -165,11 +166,11 @@ def stacked(*cores: int) -> Rule:
 
 
 def same_shape(members: Members, x: Array, *rest: Any, **kwargs: Any) -> Any:
-    """Batch what gives the numbers of its first argument another shape, which the value of one member tells."""
+    """Batch a reshaping of the first argument; the new shape is that of one member's value."""
     return OPS["reshape"](x, members.result) if members.only(0) else NotImplemented
 
 
 def joined(members: Members, *xs: Any, axis: int = 0) -> Any:
-    """Batch what puts arrays side by side."""
+    """Batch the concatenation of arrays."""
     ndim = len(members.result) - 1
     return members.op.run(*[members.full(i, x) for i, x in enumerate(xs)], axis=moved(axis, ndim))

@@ -1,5 +1,5 @@
-"""differences and linear: a function of compiled code as one operation, with a derivative that needs no rule: by finite
-differences, or, of a linear function, by the function itself and its adjoint.
+"""differences and linear: compiled functions as one operation, differentiated without a rule: by finite differences,
+or, for a linear function, by the function itself and its adjoint.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _STEPS = {"central": float(np.finfo(float).eps) ** (1 / 3), "complex": 1e-30}
 
 def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = "central",
                 step: float | None = None) -> Op:
-    """Make a function one operation, whose derivative is that of finite differences.
+    """Make a function one operation that is differentiated by finite differences.
 
-    For functions that call C or another program, and have no rule. `fn` takes real numbers and arrays by position, and
-    returns a number, an array, or a tuple of these; it is called again, twice for each number that it is differentiated
-    by, once for a tangent. "central": (f(x + h) - f(x - h)) / 2h with h = step * max(1, abs(x)); the step is by default
-    the cube root of the machine epsilon, for some ten digits of a smooth function (Nocedal and Wright, section 8.1).
-    "complex": Im f(x + ih) / h, exact to the last digits where `fn` takes complex numbers and is analytic. There is no
-    second derivative.
-    `error(*args)` of what this returns estimates the error of a derivative.
+    For functions that call C or another program and have no rule. `fn` takes real numbers and arrays by position and
+    returns a number, an array, or a tuple of these. Each directional derivative calls `fn` twice (once for "complex");
+    a gradient takes one per number that it differentiates by, a tangent one. "central": (f(x + h) - f(x - h)) / 2h with
+    h = step * max(1, abs(x)); the default step is the cube root of the machine epsilon, which gives about ten digits
+    for a smooth function (Nocedal and Wright, section 8.1). "complex": Im f(x + ih) / h, exact to rounding if `fn`
+    takes complex numbers and is analytic. There is no second derivative. The returned op's `error(*args)` estimates the
+    error of a derivative.
 
     >>> import math
     >>> import tapegrad as tg
@@ -49,7 +49,7 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
     read = reading(fn, op.__name__)
 
     def shifted(args: tuple[Any, ...], kwargs: dict[str, Any], towards: Any, times: float = 1.0) -> Any:
-        """Return the derivative of the value along a direction: for each argument one, or None."""
+        """Return the directional derivative of the value; `towards` has a direction, or None, for each argument."""
         if method == "complex":
             above = read(*[x if t is None else x + 1j * scale * t for x, t in zip(args, towards)], **kwargs)
             return _each(lambda y: np.imag(y) / scale, above)
@@ -60,7 +60,7 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
         return _each(lambda a, b: (a - b) / (2 * h), above, below)
 
     def along(args: tuple[Any, ...], i: int) -> Iterator[list[Any]]:
-        """Yield the directions of the numbers of an argument."""
+        """Yield the unit direction of each number of argument `i`."""
         x = args[i]
         for k in range(np.size(x)):
             unit = np.zeros(np.shape(x))
@@ -68,7 +68,6 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
             yield [None] * i + [unit if np.shape(x) else 1.0] + [None] * (len(args) - i - 1)
 
     def pull(i: int, dy: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the cotangent of an argument."""
         slopes = [_dot(dy, shifted(args, kwargs, towards)) for towards in along(args, i)]
         return conform(np.reshape(slopes, np.shape(args[i])), args[i])
 
@@ -76,9 +75,7 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
         return shifted(args, kwargs, tangents)
 
     def error(*args: Any, **kwargs: Any) -> float:
-        """Return an estimate of the largest error of a partial derivative: central differences of two steps differ by
-        three times that of the finer one.
-        """
+        """Estimate the largest error of a partial derivative: two steps differ by three times the finer one's error."""
         found = [0.0]
         for i in filter(lambda i: _is_real(args[i]), range(len(args))):
             for towards in along(args, i):
@@ -103,12 +100,12 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
 
 
 def linear(fn: Callable[..., Any], adjoint: Callable[..., Any] | None = None) -> Op:
-    """Make a linear function of one number or array one operation: its derivative is itself.
+    """Make a linear function of one number or array one operation that is its own derivative.
 
-    For functions that call C: a wavelet transform, an operator on a grid. Its first value is compared with what
-    linearity asks, at two random points; ArgumentError where they differ. A gradient calls `adjoint`, which takes an
-    array like the value and returns one like the argument; without one it calls `fn` for each number of the argument.
-    Keywords are constants.
+    For functions that call C: a wavelet transform, an operator on a grid. The first call for each shape checks
+    linearity at two random points and raises ArgumentError if it fails. A gradient calls `adjoint`, which takes an
+    array like the value and returns one like the argument; without it, `fn` is called once per number of the argument.
+    Keyword arguments are constants.
 
     >>> import numpy as np
     >>> import tapegrad as tg
@@ -141,7 +138,7 @@ def linear(fn: Callable[..., Any], adjoint: Callable[..., Any] | None = None) ->
 
 
 def _named(fn: Callable[..., Any], kind: str) -> Op:
-    """Return a new operation for a function; what a module has under the function's name means it too, in traces."""
+    """Return a new op for a function; in traces, calls of the function by its module's name record this op."""
     op = primitive(fn)
     op.__name__ = f"{kind}_{op.__name__}"
     name, module = getattr(fn, "__name__", ""), sys.modules.get(str(getattr(fn, "__module__", None)))
@@ -151,7 +148,6 @@ def _named(fn: Callable[..., Any], kind: str) -> Op:
 
 
 def _probe(run: Callable[..., Any], x: Any, kwargs: dict[str, Any]) -> None:
-    """Raise ArgumentError unless a function is linear at random points."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, *np.shape(x)))
     found, wanted = run(a - 2.5 * b, **kwargs), run(a, **kwargs) - 2.5 * run(b, **kwargs)
@@ -165,12 +161,11 @@ def _is_real(x: Any) -> bool:
 
 
 def _size(x: Any, t: Any) -> float:
-    """Return the largest number that a direction varies."""
+    """Return the largest magnitude among the numbers that a direction varies."""
     return float(np.max(np.abs(np.where(np.asarray(t) != 0, x, 0.0)), initial=0.0))
 
 
 def _each(of: Callable[..., Any], *values: Any) -> Any:
-    """Apply a function to each part of a result, a tuple of parts or one."""
     if isinstance(values[0], tuple):
         return tuple(of(*map(np.asarray, parts)) for parts in zip(*values, strict=True))
     return of(*values)

@@ -1,8 +1,8 @@
-"""facts: what an op says of itself, each fact one value.
+"""facts: what tapegrad knows about an op, one value per fact.
 
-`rule` says how a cotangent is pulled through a call, `tangent` how a tangent is pushed through it, `memory` in whose
-memory the result lies, and `effects` what a call does besides computing. The families of `rules.types` say of what type
-the result is, `rules.batching` what a batch of calls is, and `Op.lower` what runs on a backend.
+`rule` pulls a cotangent back through a call, `tangent` pushes a tangent forward, `memory` describes aliasing of the
+result, and `effects` lists side effects. Result types are in `rules.types`, batching is in `rules.batching`, and
+`Op.lower` holds a backend's implementation.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ Partial = Callable[..., Any]
 """`(dy, y, *args, **kwargs) -> dx`, before `project` undoes broadcasting."""
 
 
-# -- how a cotangent is pulled through
+# -- pulling a cotangent back
 
 
 class Partials(NamedTuple):
-    """One partial for each positional argument, None where nothing flows; or one function `(i, dy, y, *args, **kwargs)`
-    for an op of any number of arguments.
+    """One partial per positional argument, None if no gradient flows to it; for a variadic op one function
+    `(i, dy, y, *args, **kwargs)`.
 
-    Parameters of a partial that begin with an underscore are not read: see residuals. `pointwise` partials multiply by
-    the conjugate of a derivative, element by element, which the tangent and a batch of calls make use of. `direct` ones
-    take tensors as they are: they call ops, and use arithmetic that means of one dtype what it means of arrays.
+    A leading underscore marks a parameter that the partial does not use and that is not kept as a residual.
+    `pointwise`: each partial multiplies elementwise by the conjugate of a derivative, which forward mode and batching
+    use. `direct`: the partials accept tensors; they call ops and use arithmetic that is the same for tensors of one
+    dtype as for arrays.
 
     >>> from tapegrad import ops
     >>> ops.multiply.rule.pointwise, ops.matmul.rule.pointwise
@@ -38,37 +39,34 @@ class Partials(NamedTuple):
 
 
 def pointwise(*partials: Partial | None, direct: bool = False) -> Partials:
-    """Return the rule of an op of elements: each partial multiplies by a derivative."""
+    """Return the rule of an elementwise op, given by pointwise partials."""
     return Partials(partials, direct, True)
 
 
 def direct(*partials: Partial | None) -> Partials:
-    """Return the rule by partials that take tensors as they are."""
+    """Return a rule whose partials accept tensors."""
     return Partials(partials, True)
 
 
 class Joint(NamedTuple):
-    """A rule that makes the pullback from the value: `(y, *args, **kwargs) -> pullback`, for cotangents that are
-    computed together.
-    """
+    """A rule `(y, *args, **kwargs) -> pullback` whose pullback computes all cotangents together."""
 
     make: Callable[..., Any]
 
 
-class Rrule:  # what looks for the lists that a rule reads by name follows no tuple of tapegrad's
-    """A rule that returns the value and the pullback, as a user writes it; `where` it was registered."""
+class Rrule:  # not a NamedTuple, since the search for lists that a rule reads by name does not follow tapegrad's tuples
+    """A rule as users write it: it returns the value and the pullback. `where` is the place of its registration."""
 
     def __init__(self, apply: Callable[..., Any], where: Location | None = None) -> None:
         self.apply, self.where = apply, where
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Return the value and the pullback of a call."""
         y, pullback = self.apply(*args, **kwargs)
         return y, pullback
 
 
 class LocallyConstant:
-    """The rule of a result that is locally constant, or no number that one can differentiate."""
+    """The rule of a result that is locally constant or not a differentiable number."""
 
     __slots__ = ()
 
@@ -78,18 +76,18 @@ CONSTANT = LocallyConstant()
 Rule = Partials | Joint | Rrule | LocallyConstant
 
 
-# -- how a tangent is pushed through. Where nothing is said, by the derivative, or by the pullback, transposed
+# -- pushing a tangent forward. Without a tangent rule: by the derivative, or by transposing the pullback
 
 
 class Linear(NamedTuple):
-    """An op is its own tangent: in some arguments taken together, or in `each` alone. Without `places`, in all."""
+    """The op is its own tangent: linear in the arguments at `places` (default: all) jointly, or in `each` alone."""
 
     places: tuple[int, ...] | None = None
     each: bool = False
 
 
 def linear_in(*places: int) -> Linear:
-    """Return that an op is linear in some of its arguments, taken together.
+    """Return the fact that an op is jointly linear in the arguments at `places`.
 
     >>> from tapegrad import ops
     >>> ops.sum.tangent == linear_in(0), ops.matmul.tangent == EACH
@@ -103,36 +101,35 @@ EACH = Linear(each=True)
 
 
 class Frule:
-    """A user's rule: it returns the value, and a function from tangents to that of the value."""
+    """A user's forward rule: it returns the value and a function from tangents to the value's tangent."""
 
     def __init__(self, apply: Callable[..., Any], where: Location) -> None:
         self.apply, self.where = apply, where
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Return the value and the pushforward of a call."""
         y, pushforward = self.apply(*args, **kwargs)
         return y, pushforward
 
 
 def where_of(rule: Any) -> Location | None:
-    """Return where the program registered a rule."""
+    """Return the place where the program registered a rule, None for another rule."""
     return rule.where if type(rule) in (Rrule, Frule) else None
 
 
 Push = Callable[..., Any]
-"""`(tangents, y, *args, **kwargs) -> tangent`; NotImplemented where the pullback is to be transposed."""
+"""`(tangents, y, *args, **kwargs) -> tangent`, or NotImplemented to have the pullback transposed instead."""
 Tangent = Linear | Frule | Push
 
 
-# -- in whose memory the result lies, with NumPy's arrays
+# -- aliasing of the result, for NumPy arrays
 
 
 class ResultMemory(NamedTuple):
-    """In whose memory a result lies: `of` an argument, by its number, of ANY, or of None.
+    """The aliasing of a result. `of`: the position of the argument whose memory it may share, ANY, or None.
 
-    A `readonly` result may not be written to. One that has `moved` holds numbers of its arguments as they are, or 0.
-    What is `blank` is made to be written to: no rule reads it. What is `written` is argument 0 after a write to it, in
-    which a replay writes in place where nobody else reads it; its pullback takes an Accumulator as it is.
+    readonly: the result may not be written to. moved: the result consists of elements of the arguments, or 0. blank:
+    the result is made to be overwritten, and no rule reads it. written: the result is argument 0 after a write; a
+    replay writes in place if nothing else reads the argument, and the pullback accepts an Accumulator.
     """
 
     of: int | None = None
@@ -151,24 +148,24 @@ SHARED = ResultMemory(ANY)
 
 
 def view_of(argument: int, readonly: bool = False) -> ResultMemory:
-    """Return that a result may be a view of an argument."""
+    """Return the fact that a result may be a view of an argument."""
     return ResultMemory(argument, readonly, moved=True)
 
 
 VIEW, READONLY_VIEW = view_of(0), view_of(0, readonly=True)
 
 
-# -- what a call does besides computing
+# -- side effects of a call
 
 
 class Effects(NamedTuple):
-    """What a call does besides computing its value.
+    """The side effects of a call.
 
-    It `raises` for some numbers. It `draws` random numbers: whatever becomes of them, the generator moves on. Its torch
-    implementation may run torch's own `autograd`: nothing looks into it. It runs a function of the program's, which may
-    take `nested` structures that hold traced values, and `lends` what it returns: it may keep that, or return what it
-    was given (True, or so many of its results). A `closed` one is a kernel of torch's that keeps nothing of what it is
-    given, and of whose result shapes alone decide the shape.
+    raises: it raises for some values. draws: it draws random numbers, so it advances a generator even if its result is
+    unused. autograd: its torch implementation may run torch's own autograd, and is opaque to tapegrad. nested: its
+    arguments may be nested structures that hold traced values, because it runs a function of the program. lends: the
+    number of results that may alias an argument or be kept by the callee (True: all); these are copied. closed: a torch
+    kernel that keeps none of its arguments and whose result shapes depend on argument shapes alone.
     """
 
     raises: bool = False

@@ -1,4 +1,4 @@
-"""missing_rule: the error of an op without a rule, with a rule to paste and to complete."""
+"""missing_rule: the error for an op without a rule; it includes a stub to paste and complete."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tapegrad.errors import Location, MissingRule
 
 
 def missing_rule(op: Any, args: tuple[Any, ...], where: Location | None = None) -> MissingRule:
-    """Say which op has no rule, and give a stub to paste."""
+    """Return the error that names the op and contains the stub of a rule."""
     name = op.__name__
-    fn = name if name.isidentifier() else "f"  # of a lambda
+    fn = name if name.isidentifier() else "f"  # a lambda's name is no identifier
     try:
         names = [p.name for p in inspect.signature(op.impl).parameters.values()
                  if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -1,4 +1,4 @@
-"""Op: what tapegrad can record and differentiate, and what a call of one leaves for the sweep."""
+"""Op: the primitive that tapegrad records and differentiates, and the pullbacks of its calls."""
 
 from __future__ import annotations
 
@@ -41,42 +41,38 @@ from tapegrad.tree.nodes import is_subclassed
 
 UNTYPED = opaque("a function of the program's may return what it likes")
 UNSIZED = opaque("a function of the program's may return arrays of any shape", dynamic=True)
-OPS: dict[str, Op] = {}  # by their names, filled by `registry.define`
+OPS: dict[str, Op] = {}  # by name, filled by `registry.define`
 
 
 class Traced:
-    """What an op needs to know of a proxy: its operation, its value, and the tracer that records."""
+    """The interface of a proxy that ops use: its operation, its value, and the recording tracer."""
 
     __slots__ = ()
     _op: Any
     _tracer: Any
     _val: Any
-    _view: Any  # the place of an array on shared memory, or None
+    _view: Any  # the view path of an array on shared memory, or None
     _stand: Callable[..., None]
-    _plain: Callable[[], Any]  # of an array of a class: the plain array
-    _number: Callable[[], Any]  # of one: what `float` makes of it
+    _plain: Callable[[], Any]  # for an array subclass: the plain array
+    _number: Callable[[], Any]  # for a 0-d array: its float
 
 
 class Slotted(Traced):
-    """A proxy that is nothing else besides; one of a tensor is a tensor too, and keeps the same
-    things in its `__dict__`.
-    """
+    """A proxy with slots. A proxy of a tensor is a torch.Tensor with the same attributes in its `__dict__`."""
 
     __slots__ = ("_op", "_tracer", "_val", "_view")
 
 
-PROXIES: set[type] = set()  # those that are nothing else besides, filled by their module
+PROXIES: set[type] = set()  # the slotted proxy classes, filled by their module
 
 
 def is_classed(x: Any) -> bool:
-    """True for an array of a class of the program's, traced or not: what a ufunc of it is, the class may say."""
+    """True for an array of a user's subclass, traced or not: the subclass may override ufuncs."""
     return type(x) not in ORDINARY and type(x) not in PROXIES and is_subclassed(x)
 
 
 def holds_traced(x: Any) -> bool:
-    """True if a list or tuple, or one in it, holds a traced value. It takes nothing apart, and
-    so is cheap for long lists.
-    """
+    """True if a list or tuple holds a traced value, at any depth. Flattens nothing, so it is cheap for long lists."""
     return any(isinstance(item, Traced) or (isinstance(item, (list, tuple)) and holds_traced(item)) for item in x)
 
 
@@ -92,23 +88,23 @@ def tracer_of(args: Iterable[Any]) -> Any:
 
 
 class Op:
-    """A primitive: its implementation for NumPy, and nine facts about it.
+    """A primitive: its NumPy implementation and facts about it.
 
-    `rule`, `tangent`, `memory` and `effects` are described in `facts`; a tuple or a function as a rule is one by
-    partials. `spec` is the family of types that says what comes out of what. `batch` is the rule for a batch of calls
-    (see batching), False for one call each; ufuncs and pointwise ops need none. `lower` has by a backend's name what
-    that runs in place of the implementation: "torch", a function of tensors on one device and of numbers, or its dotted
-    name in torch (see `run`); "python", math's function, which stands in for NumPy's slower one on Python's floats.
+    `rule`, `tangent`, `memory` and `effects` are described in `facts`; a tuple or a function given as a rule is wrapped
+    in Partials. `spec` is the type family that computes the result's type. `batch` is the batching rule (see batching),
+    False for one call per member; ufuncs and pointwise ops need none. `lower` maps a backend's name to its
+    implementation: "torch", a function of tensors on one device and of numbers, or its dotted name in torch (see
+    `run`); "python", math's function, which replaces NumPy's slower one on Python floats.
 
     >>> from tapegrad import ops
     >>> ops.exp.memory.of, ops.reshape.memory.of, ops.exp.effects.raises
     (None, 0, False)
     """
 
-    _tapegrad_op = True  # and no object of the program's, whatever module a class of it is from
-    loose = False  # made by a context for one trace: only that context calls it primitive
-    exchanges = False  # other processes wait for each of its calls: none may be made twice (`all_reduce` of torch)
-    hosted = 0  # arguments at the front that stay on the host: the state of a generator (`dropout_mask`)
+    _tapegrad_op = True  # an op is never an object of the program, whatever module its class is from
+    loose = False  # made by a context for one trace: a primitive in that context only
+    exchanges = False  # a collective: other processes join each call, so none may be repeated (torch's `all_reduce`)
+    hosted = 0  # the number of leading arguments that stay on the host: a generator's state (`dropout_mask`)
 
     def __init__(self, name: str, impl: Callable[..., Any],
                  rule: Rule | tuple[Partial | None, ...] | Partial | None = None, *, spec: Family = UNTYPED,
@@ -119,8 +115,8 @@ class Op:
         self.memory, self.effects = memory, effects
         self.lower = {backend: named(own) if isinstance(own, str) else own
                       for backend, own in lower.items() if own is not None}
-        self.read = impl  # the implementation, to be called on arrays of others: a user's must not write to them
-        # what follows from these facts, and is asked for at each call
+        self.read = impl  # the implementation for arrays of the caller: a user's function must not write to them
+        # derived from these facts once, since every call reads them
         self.scalar: Callable[..., Any] | None = self.lower.get("python")
         self.pythonic = type(impl) is BuiltinFunctionType and impl.__module__ == "_operator"
         self.is_ufunc = type(impl) is np.ufunc
@@ -131,34 +127,34 @@ class Op:
 
     @property
     def differentiable(self) -> bool:
-        """False if its result is locally constant."""
+        """False if the result is locally constant."""
         return self.rule is not CONSTANT
 
     @property
     def pointwise(self) -> bool:
-        """True if its partials multiply by a derivative, element by element."""
+        """True if each partial multiplies by a derivative, elementwise."""
         return type(self.rule) is Partials and self.rule.pointwise
 
     @property
     def aliases(self) -> int | None:
-        """The argument in whose memory a result may lie: its number, ANY, or None."""
+        """The position of the argument whose memory a result may share, ANY, or None."""
         return self.memory.of
 
     @property
     def has_rule(self) -> bool:
-        """True if a cotangent can be pulled through it."""
+        """True if a cotangent can be pulled back through the op."""
         return self.rule is not None and self.rule is not CONSTANT
 
     @property
     def partials(self) -> tuple[Partial | None, ...] | Partial | None:
-        """The partials of its rule, if that has some."""
+        """The partials of the rule, None for a rule of another form."""
         return self.rule.each if type(self.rule) is Partials else None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply the op exactly as it was recorded: what a replay does.
+        """Apply the op exactly as it was recorded, for a replay.
 
-        With a proxy among the arguments it is recorded, with a tensor it runs by its torch implementation; a function
-        of the user's that has none runs as it is, on tensors that answer as arrays do.
+        A call with a proxy is recorded; a call with a tensor runs the torch implementation. A user's function without
+        one runs unchanged, on tensors wrapped to behave like arrays.
         """
         if self.effects.nested:
             return self._dispatch(args, kwargs, leaves_of((args, kwargs)))
@@ -203,7 +199,7 @@ class Op:
         return wrap(y) if wrapped else y
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Apply the op; on Python floats and float64 scalars `math`'s function stands in for NumPy's slower one."""
+        """Apply the op; on Python floats and float64 scalars `math`'s function replaces NumPy's slower one."""
         if self.scalar is not None and not kwargs:
             for arg in args:
                 if type(arg) is not float and type(arg) is not np.float64:
@@ -212,8 +208,8 @@ class Op:
                 try:
                     return self.scalar(*args)
                 except (ValueError, OverflowError, ZeroDivisionError):
-                    pass  # outside the domain math raises, where NumPy gives nan or inf
-        tracer = None  # found here, as `run` would find it: a trace calls as often as it records
+                    pass  # outside the domain math raises; NumPy gives nan or inf
+        tracer = None  # found inline, as `run` would, because tracing makes one call per recorded operation
         for arg in args:
             kind = type(arg)
             if kind not in _AS_EVER:
@@ -224,9 +220,7 @@ class Op:
         return self.run(*args, **kwargs) if tracer is None else tracer.record(self, args, kwargs)
 
     def pullback(self, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
-        """Return the pullback of a call that has its value; raise MissingRule, naming the
-        user's line, if there is none.
-        """
+        """Return the pullback of a call with value `y`; raise MissingRule, naming the user's line, if there is none."""
         rule = self.rule
         if type(rule) is Partials:
             return Pullback(self, y, args, kwargs)
@@ -240,7 +234,7 @@ class Op:
         raise missing_rule(self, args, where)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Apply the op by its rrule, where it has one: its value and its pullback, from one run."""
+        """Return the value and the pullback of a call; an rrule computes both in one run."""
         rule = self.rule
         if type(rule) is not Rrule:
             y = self.run(*args, **kwargs)
@@ -252,7 +246,7 @@ class Op:
         return unwrap(y), JointPullback(self, fn, wrap(args), tensors=True)
 
     def cotangent(self, i: int, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the cotangent of positional argument `i`, projected to it."""
+        """Return the cotangent of positional argument `i`, projected to its type and shape."""
         if type(dy) is ZeroTangent:
             return dy
         rule = self.rule
@@ -274,12 +268,12 @@ class Op:
 
     def _of_tensors(self, partial: Partial | None, dy: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
                     x: Any) -> Any:
-        """Return the cotangent of a tensor `x` by a direct partial: most often it fits its input as it is."""
+        """Return the cotangent of a tensor `x` by a direct partial; usually it needs no projection."""
         if partial is None:
             return ZERO
         dtype = None if isinstance(y, Traced) else getattr(y, "dtype", None)
         for arg in (dy, *args):
-            # of several dtypes, NumPy's promotion is not torch's
+            # for mixed dtypes NumPy's promotion differs from torch's
             if isinstance(arg, Traced) or getattr(arg, "dtype", dtype) is not dtype:
                 return unwrap(project(partial(wrap(dy), wrap(y), *wrap(args), **kwargs), wrap(x)))
         dx = partial(dy, y, *args, **kwargs)
@@ -289,13 +283,13 @@ class Op:
 
 
 def draws(fn: Any) -> bool:
-    """True for what draws random numbers, or makes what does: an op, or what a backend has in its place."""
+    """True if an op, or a backend's replacement of one, draws random numbers or makes a generator."""
     effects = getattr(fn, "effects", None)
     return type(effects) is Effects and effects.draws
 
 
 def functions_of(op: Op) -> list[Any]:
-    """Return the functions that an op computes with: its own, and those of its rule and its tangent."""
+    """Return the functions that an op computes with: its own, its rule's and its tangent's."""
     found: list[Any] = [op.run]
     facts: tuple[Any, ...] = (op.rule, op.tangent)
     for fact in facts:
@@ -309,22 +303,21 @@ def functions_of(op: Op) -> list[Any]:
 
 
 def memory_of(fn: Any) -> ResultMemory:
-    """Return in whose memory the results of an op lie; of another function nothing is known."""
+    """Return the aliasing of an op's result; any other function's result may alias anything."""
     return fn.memory if isinstance(fn, Op) else SHARED
 
 
 def as_rule(rule: Any) -> Rule | None:
-    """Return a rule, which may be given as its partials alone."""
+    """Return a rule; partials given alone are wrapped in Partials."""
     return rule if rule is None or isinstance(rule, (Partials, Joint, Rrule, LocallyConstant)) else Partials(rule)
 
 
 def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwargs: dict[str, Any],
              err: ArithmeticError) -> Any:
-    """Return what a partial gives of NumPy's numbers where it raised `err` of Python's: nan or
-    inf, and a RuntimeWarning.
+    """Return a partial's result on NumPy numbers after Python numbers raised `err`: nan or inf, with a RuntimeWarning.
 
-    The slope of `x ** 0.5` at 0 is infinite, as that of an array is, though Python cannot divide by 0. Raises `err`
-    where there is no number.
+    The slope of `x ** 0.5` at 0 is infinite, as for an array, although Python cannot divide by 0. Raises `err` for
+    other number systems.
     """
     given = [dy, y, *args]
     if system_of(type(plain(y))) is not None or not any(type(plain(x)) in (*_PYTHONS, np.float64) for x in given):
@@ -332,14 +325,14 @@ def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwa
     numbers = [OPS["scalar"](x * 1.0) if type(plain(x)) in _PYTHONS else x for x in given]
     try:
         return partial(*numbers, **kwargs)
-    except ZeroDivisionError:  # of what math's functions made of NumPy's numbers in between: arrays of one have none
+    except ZeroDivisionError:  # a math function gave Python numbers in between; arrays of length 1 avoid it
         if any(map(shape_of, numbers)):
             raise
         return partial(*[OPS["reshape"](x, (1,)) for x in numbers], **kwargs)[0]
 
 
 class OfOp:
-    """A pullback that is called after its op."""
+    """Base of pullbacks: named after its op."""
 
     __slots__ = ("op",)
     op: Any
@@ -365,7 +358,7 @@ class Pullback(OfOp):
 
 
 class JointPullback(OfOp):
-    """A pullback that returns all cotangents at once, as a user's does: what it returns is checked and projected."""
+    """A pullback that returns all cotangents at once, as a user's does; they are checked and projected."""
 
     __slots__ = ("args", "fn", "tensors")
 
@@ -385,9 +378,9 @@ class JointPullback(OfOp):
 
 
 class Cotangents:
-    """What a pullback returns: one cotangent per argument, each computed when it is first asked for.
+    """The result of a pullback: one cotangent per argument, each computed on first access.
 
-    So a matmul with constant data never pays for the gradient of the data (ChainRules' thunks).
+    A matmul with constant data then never computes the gradient of the data (ChainRules' thunks).
     """
 
     __slots__ = ("_cache", "dy", "pullback")
@@ -412,6 +405,6 @@ class Cotangents:
 
 
 _PYTHONS = frozenset([float, int, complex])
-_NUMPYS = ORDINARY - {tuple}  # of what a tensor has no part in
-# a call of these alone is NumPy's, whatever they hold
+_NUMPYS = ORDINARY - {tuple}  # values that involve no tensor
+# a call with arguments of these types alone runs on NumPy, whatever the values
 _AS_EVER = ORDINARY | {ZeroTangent, Scatter, Accumulator, Cotangents}

@@ -1,7 +1,7 @@
-"""opaque_rule: a user's rule that a tape cannot look into, because it calls C: recorded as it is.
+"""opaque_rule: a user's rule that cannot be traced, because it calls C, recorded as opaque operations.
 
-A gradient of first order calls it; a flat tape then holds one operation for the value and its pullback, and one that
-pulls a cotangent back. Only a derivative of the pullback would have to look into it, and says so.
+A first-order gradient calls the rule; a flat tape then holds one operation for the value and its pullback, and one for
+the pullback's call. Only differentiating the pullback would require tracing it, and raises MissingRule.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tapegrad.tree.flatten import is_leaf, leaves_of
 
 
 def _pair(op: Op, found: Any) -> Any:
-    """Return what a rule has returned; raise ArgumentError for what is no pair of a value and a function."""
+    """Return the result of a rule; raise ArgumentError unless it is a pair of a value and a function."""
     if isinstance(found, (tuple, list)) and len(found) == 2 and callable(found[1]):
         return found
     raise ArgumentError(f"the rule of {op.__name__} returned {brief(found)}, and no pair of the value and the pullback",
@@ -32,8 +32,7 @@ def _pair(op: Op, found: Any) -> Any:
 
 
 def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a user's rule that is recorded call by call where it is given traced values, and whole where that fails.
-    """
+    """Return a user's rule that is traced call by call for traced arguments, and recorded whole if tracing it fails."""
 
     @functools.wraps(rule)
     def rr(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -63,7 +62,7 @@ def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
             clear = _refusals(inner)
             try:
                 return pb(dy)
-            except Exception as err:  # what it has recorded leads nowhere
+            except Exception as err:  # its recorded operations are unused
                 clear()
                 return whole(err, tracer or inner)[1](dy)
 
@@ -73,7 +72,7 @@ def followed(op: Op, rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refusals(tracer: Any) -> Callable[[], None]:
-    """Return how to forget what is refused from now on, by this trace and those that run."""
+    """Return a function that discards the refusals raised from now on, by this tracer and by all running ones."""
     known = [(each, each.refusal) for each in {tracer, *running.tracers}]
 
     def clear() -> None:
@@ -84,8 +83,7 @@ def _refusals(tracer: Any) -> Callable[[], None]:
 
 
 class _OfPullback:
-    """The tangent of a pullback, or its cotangent, by what it has kept, which nobody knows: whoever needs it is told.
-    """
+    """The unknown tangent or cotangent of a pullback as a value; using it raises MissingRule."""
 
     __slots__ = ()
 
@@ -96,22 +94,18 @@ class _OfPullback:
 
 
 def _own(y: Any) -> Any:
-    """Return the value of a call in memory of its own: the user's function may keep it, and write to it at the next
-    call.
-    """
+    """Return a copy of a call's value: the user's function may keep the original and overwrite it at the next call."""
     return tuple(map(_own, y)) if type(y) is tuple else duplicate(y) if is_memory(y) else y
 
 
 def _contracted(ws: Any, dxs: Any) -> Any:
-    """Return the sum of the products of cotangents and what they are cotangents of."""
+    """Return the inner product of `ws` and a pullback's results `dxs`."""
     return sum([np.sum(w * dx) for w, dx in zip(ws, dxs) if dx is not None and not isinstance(w, SPECIAL)], 0.0)
 
 
 @functools.cache
 def _parts(op: Op) -> tuple[Op, Op, list[str]]:
-    """Return the op of a call's value and its pullback, the op that calls such a pullback, and why the rule could not
-    be traced.
-    """
+    """Return the op of value and pullback, the op that calls such a pullback, and why the rule was not traced."""
     why: list[str] = []
 
     def with_pullback(*args: Any, **kwargs: Any) -> Any:
@@ -130,9 +124,7 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
         return back
 
     def transposed(pb: Any, dy: Cotangent, ws: Any) -> Any:
-        """Return the cotangent of `dy` from those of what the pullback made of it: it is linear, and known by what it
-        makes of units.
-        """
+        """Return the cotangent of `dy` from `ws`, those of the results; unit vectors determine the linear pullback."""
         if not (type(plain(dy)) is float or dtype_of(plain(dy)) == np.float64):
             refuse()
         units = np.eye(np.size(plain(dy))).reshape(-1, *shape_of(dy))

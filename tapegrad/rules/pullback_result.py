@@ -1,4 +1,4 @@
-"""What a user's pullback returned: one cotangent for each argument, of its shape."""
+"""pullback_result: checks the cotangents that a user's pullback returns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from tapegrad.tree.flatten import is_leaf
 
 
 def check_returned(op: Any, dxs: Any, args: Sequence[Any]) -> None:
-    """Refuse another count of cotangents than there are arguments; from a user's rule, some that are no
-    numbers, or of another shape.
-    """
+    """Check the number of cotangents and, for a user's rule, that each is a number or array of its argument's shape."""
     if not isinstance(dxs, (tuple, list)) or len(dxs) != len(args):
         got = count_of(len(dxs), "cotangent") if isinstance(dxs, (tuple, list)) else f"a {type(dxs).__name__}"
         raise ArgumentError(f"the pullback of {op.__name__} returned {got} for {count_of(len(args), 'argument')}",

@@ -1,7 +1,7 @@
-"""readonly: arrays that a user's function may read, and not write to.
+"""readonly: read-only arrays for user functions.
 
-A primitive and its rule are known to a tape by what they return. What they wrote into an argument would be in the
-caller's array or in another operation's value, would happen again at each replay, and no gradient would know of it.
+A tape knows a primitive and its rule by their results only. A write to an argument would change the caller's array or
+another operation's value, be repeated at each replay, and escape differentiation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ARRAYS = (np.ndarray, np.memmap)
 
 
 def lent(x: Any) -> Any:
-    """Return a view of an array that cannot be written to; other values as they are."""
+    """Return a read-only view of an array; other values unchanged."""
     if type(x) not in _ARRAYS or not x.flags.writeable:
         return x
     view = x.view()
@@ -29,12 +29,10 @@ def lent(x: Any) -> Any:
 
 
 def apart(dxs: Any, dy: Any) -> Any:
-    """Return the cotangents of a user's pullback, a copy of each array that somebody holds on to: it may be
-    another by the next call.
-    """
+    """Return a user's cotangents, copying each array with other references, since the next call may change it."""
     if type(dxs) not in (tuple, list):
         return dxs
-    # of one that returns several arrays
+    # the cotangents of several results come as a tuple
     given = [part for part in (dy if type(dy) is tuple else (dy,)) if type(part) is np.ndarray]
     return type(dxs)([_own(dx, getrefcount(dx) > _ALONE, given) for dx in dxs])
 
@@ -50,9 +48,10 @@ _ALONE = [getrefcount(x) for x in (np.empty(1),)][0]  # noqa: RUF015
 
 
 def reading(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a function that calls `fn` with its arrays lent; what comes back as it was given is the array itself.
+    """Return a function that calls `fn` with read-only views of its arrays; a view that `fn` returns is replaced by its
+    array.
 
-    Raises MutationError where `fn` writes to one.
+    Raises MutationError if `fn` writes to an argument.
     """
     @functools.wraps(fn)
     def read(*args: Any, **kwargs: Any) -> Any:

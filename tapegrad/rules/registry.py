@@ -1,4 +1,4 @@
-"""The registries, filled at import: ops by their names, and what foreign functions mean."""
+"""registry: tables filled at import: ops by name, and the op or composite that each foreign function dispatches to."""
 
 from __future__ import annotations
 
@@ -18,30 +18,28 @@ from tapegrad.rules.op import OPS, Op
 from tapegrad.rules.types.elementwise import by_ufunc
 from tapegrad.tree.flatten import OPAQUE
 
-# np.multiply, operator.mul, math.sin …: the op or composite that each means
+# np.multiply, operator.mul, math.sin …: the op or composite that each is dispatched to
 FOREIGN: dict[Any, Callable[..., Any]] = {}
-FRONTEND_OPS: dict[str, Op] = {}  # ops that a frontend makes, which are no part of OPS, by their names
-# np.zeros, np.array …: what a call of the user's code makes while a trace runs
+FRONTEND_OPS: dict[str, Op] = {}  # ops defined by a frontend, by name; not in OPS
+# np.zeros, np.array …: the replacement that user code calls during a trace
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}
-PYTHON: list[FunctionType] = []  # those of FOREIGN that are Python functions: their calls must be interposed
-# foreign functions whose result is constant almost everywhere, integer, bool or a plain fact
+PYTHON: list[FunctionType] = []  # the Python functions of FOREIGN, whose calls must be interposed
+# foreign functions with a result that is constant almost everywhere, an integer, a bool or a plain fact
 CONSTANT: set[Any] = set()
-THROUGH: set[Any] = set()  # foreign Python code that runs on traced values as it is
-AS_WRITTEN: set[Any] = set()  # foreign Python code, made of what has a meaning: nothing in its modules is replaced
+THROUGH: set[Any] = set()  # foreign Python code that runs on traced values unchanged
+AS_WRITTEN: set[Any] = set()  # foreign code made of dispatched functions: names in its modules are not replaced
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
 _HERE = os.path.dirname(__file__)
 COMPILED = frozenset(["builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran",
                       "instancemethod", "nb_func", "pybind11_builtins"])  # the classes of compiled functions
-GIVEN: dict[Any, Any] = {}  # compiled functions of other packages, and the operation or function that each means
-STAND_IN: dict[Any, Any] = {}  # what replaces a function while a trace runs, filled by the interposition
+GIVEN: dict[Any, Any] = {}  # compiled functions of other packages, with the op or function that each is dispatched to
+STAND_IN: dict[Any, Any] = {}  # the replacement of each function during a trace, filled by the interposition
 REGISTERED: dict[Any, Location] = {}
 TensorArray.meanings = FOREIGN
 
 
 def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -> None:
-    """Say what a foreign function means, and whether its result is constant; raise
-    DuplicateRule where that was said before.
-    """
+    """Dispatch a foreign function to an op or composite, `constant` if no gradient flows; once only (DuplicateRule)."""
     _claim(key, f"{getattr(key, '__name__', key)!r}")
     set_meaning(key, meaning)
     if constant:
@@ -61,7 +59,7 @@ def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
 def define(name: str, impl: Callable[..., Any],
            rule: Rule | tuple[Partial | None, ...] | Partial | None = None, *, means: Sequence[Any] = (),
            **facts: Any) -> Op:
-    """Define an op of tapegrad's own: one entry that holds all there is to know of it."""
+    """Define an op of tapegrad: one entry holds all facts about it."""
     _claim(name, f"the op {name!r}")
     ufunc = next((fn for fn in (impl, *means) if isinstance(fn, np.ufunc) and fn.signature is None), None)
     if any(isinstance(fn, np.ufunc) for fn in (impl, *means)):
@@ -77,20 +75,19 @@ def define(name: str, impl: Callable[..., Any],
     op = Op(name, impl, rule, **facts)
     for fn in means:
         register(fn, op)
-    OPS[name] = op  # once nothing has raised
+    OPS[name] = op  # last, so that an error leaves no entry
     return op
 
 
 def of_frontend(op: Op) -> Op:
-    """Note an op of a frontend's own by its name, by which files name it; raise DuplicateRule where there is one."""
+    """Register an op of a frontend under the name that files use; raise DuplicateRule if the name is taken."""
     _claim(f"frontend {op.__name__}", f"the op {op.__name__!r} of a frontend's own")
     FRONTEND_OPS[op.__name__] = op
     return op
 
 
 def lowering(backend: str, *ops: Op) -> Callable[[Any], Any]:
-    """Say what a backend has for these ops: a function, a text, whatever it makes its program of, in
-    `op.lower[backend]`; raise DuplicateRule where it has something already.
+    """Register the decorated function or text as the ops' lowering `op.lower[backend]`; a second raises DuplicateRule.
     """
     def decorate(own: Any) -> Any:
         for op in ops:
@@ -104,9 +101,7 @@ def lowering(backend: str, *ops: Op) -> Callable[[Any], Any]:
 
 
 def means(*functions: Any, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated composite as the meaning of foreign functions; `constant` if no
-    gradient flows through it.
-    """
+    """Dispatch foreign functions to the decorated composite; `constant` if no gradient flows through it."""
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         for fn in functions:
             register(fn, composite, constant=constant)
@@ -115,7 +110,7 @@ def means(*functions: Any, constant: bool = False) -> Callable[[Callable[..., An
 
 
 class Refusal:
-    """The meaning of a function that no tape can hold: it raises, and says why, and what to do instead."""
+    """The dispatch target of a function that cannot be recorded: it raises, with the reason and an alternative."""
 
     __slots__ = ("derivative", "name", "try_", "why")
 
@@ -130,24 +125,24 @@ class Refusal:
 
 
 def refused(name: str, why: str, try_: str) -> UnknownFunction:
-    """Return the error of a call that cannot be recorded, at the user's line."""
+    """Return the error for a call that cannot be recorded, at the user's line."""
     return UnknownFunction(f"{name} cannot be recorded: {why}", user_location(), try_)
 
 
 def refuse(*functions: Any, why: str, try_: str, derivative: bool = False) -> None:
-    """Register functions that no tape can hold; `derivative` if they have one all the same."""
+    """Register functions that cannot be recorded; `derivative` if they have one nevertheless."""
     for fn in functions:
         register(fn, Refusal(spelled(fn), why, try_, derivative))
 
 
 def leave(*functions: Any, why: str) -> None:
-    """Note functions that take no traced value, so that they need no meaning; say why."""
+    """Register functions that take no traced value and so need no dispatch, with the reason."""
     PLAIN.update(dict.fromkeys(functions, why))
 
 
 def constructs(*functions: Any, interposed: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what constructors mean that have no traced argument: `(tracer, fn, *args, **kwargs) -> value`. Python
-    functions that no module of NumPy's has are to be `interposed`.
+    """Register `(tracer, fn, *args, **kwargs) -> value` as the replacement of constructors, which have no traced
+    argument. `interposed`: Python functions outside NumPy's modules, whose calls must be intercepted.
     """
     def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
         for fn in functions:
@@ -167,7 +162,7 @@ def _claim(key: Any, what: str) -> None:
 
 
 def user_location_of_definition() -> Location:
-    """Return the first line outside this folder: where an op or a rule is being defined."""
+    """Return the first line outside this folder, where an op or a rule is being defined."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
@@ -177,11 +172,11 @@ def user_location_of_definition() -> Location:
 
 
 class StandIn:
-    """Stands in for a function while a trace runs: another thing to call, and the same in a set, as a
-    key, in a pickle, to `==`.
+    """A replacement for a function during a trace: it calls something else, but hashes, compares and pickles as the
+    original.
 
-    Each is the one object of a class of its own, of which the function that is called is a part: Python calls that as
-    fast as one that stands alone.
+    Each is the single instance of its own class, and the called function is a class attribute, so that a call is as
+    fast as that of a plain function.
     """
 
     __slots__ = ("__wrapped__",)

@@ -1,8 +1,8 @@
-"""residuals: which values of the primal pass a rule reads.
+"""residuals: the primal values that a rule reads.
 
-A rule says so by its parameters. A partial is a function of (dy, y, *args): a parameter whose name begins with an
-underscore is not read, but for its type, shape and dtype. All else counts as read: other parameters, and the values of
-a rule of another form.
+A rule declares them by its parameters. A partial is a function of (dy, y, *args); it reads only the type, shape and
+dtype of a parameter whose name begins with an underscore. All other parameters, and all values for a rule of another
+form, are residuals.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from tapegrad.tape.tape import Call, Operation, operands
 
 
 def needed(call: Call, active: Sequence[int]) -> Iterator[Operation]:
-    """Yield the operations whose values the reverse sweep reads to pass the call, where `active` says by
-    position which ones get cotangents.
-    """
+    """Yield the operations whose values the reverse sweep of `call` reads; `active` marks those with cotangents."""
     fn, known = call.fn, (call, *call.args)
     partials = fn.partials if type(fn) is Op else None
     if type(partials) is not tuple:
@@ -35,16 +33,16 @@ def needed(call: Call, active: Sequence[int]) -> Iterator[Operation]:
 
 @functools.cache
 def reads(partial: Callable[..., Any]) -> tuple[Collection[int], float]:
-    """Return the places in (y, *args) that a partial reads, and the place from which on it reads all.
+    """Return the positions in (y, *args) that a partial reads, and the position from which on it reads all.
 
     >>> from tapegrad import ops
     >>> reads(ops.exp.partials[0]), reads(ops.multiply.partials[0]), reads(ops.sum.partials[0])
     (([0], inf), ([2], inf), ([], inf))
     """
     try:
-        # of what it wraps: a derivative has no dy among them
+        # of the wrapped function: a wrapped derivative has no dy parameter
         parameters = list(inspect.signature(partial).parameters.values())
-    except ValueError:  # of C code
+    except ValueError:  # C code without a signature
         return [], 0
     if not hasattr(partial, "__wrapped__") or parameters[0].name == "dy":
         del parameters[0]

@@ -1,4 +1,4 @@
-"""What users call: primitive, rrule and frule."""
+"""user: the public decorators primitive, rrule and frule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def primitive(fn: Callable[..., Any]) -> Op:
     """Make a Python function one operation on every tape; give it a rule with `rrule`.
 
-    It, its rule and its pullback read their arrays and do not write to them: MutationError.
+    The function, its rule and its pullback must not write to their arrays; a write raises MutationError.
 
     >>> import tapegrad as tg
     >>> @tg.primitive
@@ -32,7 +32,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
     >>> tg.grad(cube, 2.0)
     (8.0, (None, 12.0))
     """
-    # of the shape of what it returns nobody knows
+    # the shape of its result is unknown
     op = Op(name_of(fn), fn, spec=UNSIZED, effects=PROGRAM)
     op.read = reading(fn, op.__name__)
     op.__wrapped__ = fn  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def primitive(fn: Callable[..., Any]) -> Op:
 
 
 def op_of(fn: Callable[..., Any]) -> Op:
-    """Return the op that records calls of `fn`: itself, what it is known to mean, or a new one."""
+    """Return the op that records calls of `fn`: `fn` itself, the op it is dispatched to, or a new one."""
     if isinstance(fn, Op):
         return fn
     known = FOREIGN.get(fn)
@@ -81,13 +81,13 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
         op.rule = Rrule(followed(op, reading(rule, f"the rule of {op.__name__}")), here)
-        op.effects, op.loose, op.scalar = op.effects._replace(lends=True), False, None  # the rule says what it is
+        op.effects, op.loose, op.scalar = op.effects._replace(lends=True), False, None  # the user's rule decides
         return rule
     return decorate
 
 
 def _instead(op: Op, rule: str) -> str:
-    """Return what to do where a second rule is refused: a rule of tapegrad's own holds in all programs."""
+    """Return the advice for a refused second rule: tapegrad's own rules hold in all programs."""
     if OPS.get(op.__name__) is op:
         return (f"a function of your own that calls {op.__name__}, under @tg.primitive, and @tg.{rule} for that: "
                 f"tapegrad's rule of {op.__name__} stays")
@@ -106,9 +106,9 @@ def frule(fn: Callable[..., Any], first: Any, *args: Any, **kwargs: Any) -> tupl
 def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Register a forward rule for `fn` (as a decorator), or, with arguments, apply the rule: (value, pushforward).
 
-    The rule takes fn's arguments and returns its value and a pushforward; that takes a tangent for each positional
-    argument, None for one that has none, and returns the tangent of the value. Without one, tangents are made of the
-    reverse rule, which must be traceable. Raises DuplicateRule, naming both places, if `fn` has a forward rule, or
+    The rule takes fn's arguments and returns its value and a pushforward. The pushforward takes a tangent, or None, for
+    each positional argument and returns the tangent of the value. Without a forward rule, tangents are computed from
+    the reverse rule, which must be traceable. Raises DuplicateRule, naming both places, if `fn` has a forward rule or
     needs none.
 
     >>> import tapegrad as tg

@@ -1,4 +1,4 @@
-"""Paths: the calls of the traced program that an operation was recorded in."""
+"""call_stack: the stack of the program's calls in which each operation was recorded."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 from tapegrad.errors import Activation, Listing, Location, locate, user_frame
 
-# A frame's callers stay where they are while it lives, unless it can be left and entered again from elsewhere.
+# While a frame lives its callers do not change, unless it is a generator or coroutine, which can be resumed from
+# elsewhere.
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class Paths:
-    """The program's calls that are running: one Activation for each, shared by all that it records.
+    """The running calls of the traced program: one Activation per call, shared by all operations recorded in it.
 
-    An operation thus costs one look-up, and a call as many steps as it is away from one that is known: recording the
-    stack with each operation would cost its depth. Off by default: even the look-up costs as much as the operation.
+    An operation then costs one look-up, and a new call as many steps as there are frames up to a known one; recording
+    the whole stack with each operation would cost its depth. Off by default: even the look-up costs as much as the
+    operation.
     """
 
     def __init__(self) -> None:
-        self.base = user_frame()  # what called trace: no part of the program
-        self.known: dict[FrameType, Activation] = {}  # outermost first; holding a frame keeps its identity its own
+        self.base = user_frame()  # the caller of trace, which is no part of the program
+        self.known: dict[FrameType, Activation] = {}  # outermost first; a frame held here keeps its id unique
 
     def of(self, user: FrameType) -> Activation | CodeType:
-        """Return the activation of a user's frame, or of the library's module that it runs; of the frame that called
-        trace, its code alone.
-        """
+        """Return the activation of a user's frame or of its library module; for trace's caller, its code object."""
         call = _call_of_modules()
         frame: FrameType | None = _outwards(sys._getframe(1), call)
         new = []
@@ -44,13 +44,13 @@ class Paths:
                 name = self.module(callee.f_back) if callee.f_back is not None and callee.f_back.f_code is call else ""
                 caller, lasti = Activation(callee.f_code, caller, lasti, name), callee.f_lasti
                 self.known[callee] = caller
-            elif caller is not None and (inner is None or inner.f_back is not callee):  # its forward is no user's
+            elif caller is not None and (inner is None or inner.f_back is not callee):  # forward is library code
                 caller = Activation(caller.code, caller, lasti, self.module(callee), within=True)
                 self.known[callee] = caller
         return caller or user.f_code
 
     def module(self, frame: FrameType) -> str:
-        """Return how a call's module is named in that which calls it, and its class: `0: Linear`."""
+        """Return the class of the module called in `frame`, after its name in the calling module: `0: Linear`."""
         module = frame.f_locals["self"]
         outer = frame.f_back
         while outer is not None and outer is not self.base and outer.f_code is not frame.f_code:
@@ -61,7 +61,7 @@ class Paths:
 
 
 def _outwards(frame: FrameType, call: CodeType | None) -> FrameType:
-    """Return the first frame from here outwards that is the user's, or calls a module."""
+    """Return the first frame, from `frame` outwards, that is user code or a call of a torch module."""
     user = user_frame(frame)
     inner: FrameType | None = frame
     while inner is not None and inner is not user:
@@ -72,13 +72,13 @@ def _outwards(frame: FrameType, call: CodeType | None) -> FrameType:
 
 
 def _call_of_modules() -> CodeType | None:
-    """Return the code by which torch calls a module, where torch is imported."""
+    """Return the code object of `torch.nn.Module._call_impl`, or None if torch is not imported."""
     nn = getattr(sys.modules.get("torch"), "nn", None)
     return None if nn is None else nn.Module._call_impl.__code__  # type: ignore[no-any-return]
 
 
 def path(code: CodeType | Activation | Listing, lasti: int) -> tuple[Location, ...]:
-    """Return the places of an operation's calls, outermost first, its own line last."""
+    """Return the source locations of the calls that led to an operation, outermost first, its own line last."""
     places = [locate(code, lasti)]
     while isinstance(code, Activation) and code.caller is not None:
         within, lasti, code = code.within, code.lasti, code.caller

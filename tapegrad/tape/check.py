@@ -1,4 +1,4 @@
-"""Is this tape well-formed?"""
+"""check: verifies that a tape is well-formed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ NEIGHBOURS = 2  # operations shown on each side of a fault
 
 
 def check_is_tape(x: Any, transform: str) -> None:
-    """Raise ArgumentError for what is no tape, a function mostly, that a transform of tapes was given."""
+    """Raise ArgumentError if the argument of a tape transform is not a tape (mostly it is a function)."""
     if not isinstance(x, Tape):
         raise ArgumentError(f"{brief(x)} is no tape", None, f"tg.{transform}(tg.trace(f, x)[1])")
 
 
 def check(tape: Tape) -> Tape:
-    """Return the tape, or raise MalformedTape that shows the fault between its neighbours.
+    """Return the tape, or raise MalformedTape showing the faulty operation between its neighbours.
 
-    Well-formed: numbered from 1 without gaps, `%1` an input, every variable bound to an earlier operation of
-    this tape, and a result. Of a loop (of any call that carries a subtape), the body is well-formed, too, and takes and
-    hands on what the loop does.
+    A well-formed tape is numbered from 1 without gaps, starts with the input `%1`, binds every variable to an earlier
+    operation of the same tape, and has a result. The body of a call that carries a subtape (a loop) is well-formed too,
+    and its inputs and results match the call's.
     """
     ops = tape.ops
     for position, op in enumerate(ops, 1):
@@ -42,7 +42,7 @@ def check(tape: Tape) -> Tape:
 
 
 def _misuse(tape: Tape, arg: Variable) -> str:
-    """Return what is wrong with a variable that is no earlier operation of the tape."""
+    """Describe the fault of a variable that is not an earlier operation of the tape."""
     if not isinstance(arg, Operation):
         return f"{arg.name} is a free variable"
     if arg not in tape:
@@ -51,7 +51,7 @@ def _misuse(tape: Tape, arg: Variable) -> str:
 
 
 def _check_subtape(tape: Tape, op: Call) -> None:
-    """Raise MalformedTape where a call does not fit the body that its op carries, or the body is not well-formed."""
+    """Raise MalformedTape if the body of a call's subtape is not well-formed or does not match the call."""
     try:
         check(op.fn.body)
     except TapeError as err:

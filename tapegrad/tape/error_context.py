@@ -1,4 +1,4 @@
-"""error_context: the error of an operation, which shows it among its neighbours on the tape."""
+"""error_context: the error raised when an operation fails; it shows the operation among its neighbours on the tape."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ ADVICE = "tape.step(*args) plays one operation at a time, and shows the values"
 
 def failed(tape: Tape, op: Operation, err: Exception, given: list[Any] | None = None, *,
            pullback: bool = False) -> ReplayError:
-    """Return the error that stands for `err`: which operation raised, among which others, and on what
-    values; raise it from `err`.
-    """
+    """Return an error of the class of `err` that shows the operation, its neighbours and its arguments' values."""
     message = " ".join(str(err).split())
     what = f"{type(err).__name__}{': ' if message else ''}{message}"
     whose = f"{'the pullback of ' if pullback else ''}`{_cut(repr(op))}` of {tape.name or 'a tape'}"
     advice = "tg.trace(f, *args)[1].step() shows the values it was made from" if pullback else ADVICE
     new = like(type(err), f"{what}, raised by {whose}", op.where, advice, neighbourhood(tape, op, given))
-    for name, value in vars(err).items():  # a handler may read them
+    for name, value in vars(err).items():  # attributes of the original error, which a handler may read
         if name != "__notes__":
             vars(new).setdefault(name, value)
     return new
 
 
 def neighbourhood(tape: Tape, op: Operation, given: list[Any] | None = None) -> str:
-    """Return a few operations before and after one, with an arrow at it and the values it was given."""
+    """Return the lines of the operations around `op`, with an arrow at `op` and the values of its arguments."""
     lines = []
     for other in tape.ops[max(op.id - 1 - REACH, 0): op.id + REACH]:
         lines.append(("  --> " if other is op else "      ") + _line(other))

@@ -1,4 +1,4 @@
-"""liveness: after which operation is a value dead, and which values does a result depend on?"""
+"""liveness: the last use of each value, and the operations that a result depends on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from tapegrad.tape.tape import Operation, Tape, operands
 
 
 def last_uses(tape: Tape, kept: Iterable[Any] = ()) -> list[list[int]]:
-    """Return, by position, the operations whose values are dead after it, in one backward pass; the result and
-    what is `kept` never are.
-    """
+    """Return, by position, the operations whose values are dead after it; the result and `kept` never die."""
     dead: list[list[int]] = [[] for _ in range(len(tape.ops) + 1)]
     seen = bytearray(len(tape.ops) + 1)
     for result in (tape.result, *kept):
@@ -29,7 +27,7 @@ def last_uses(tape: Tape, kept: Iterable[Any] = ()) -> list[list[int]]:
 
 
 def leading(ops: Sequence[Operation], results: Iterable[Any]) -> bytearray:
-    """Return, by position, which of a tape's operations the results among them depend on."""
+    """Return, by position, whether any of `results` depends on the operation."""
     leads = bytearray(len(ops) + 1)
     for result in results:
         if isinstance(result, Operation):

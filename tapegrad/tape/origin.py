@@ -1,4 +1,4 @@
-"""origin: what a pass put an operation on a tape for."""
+"""origin: why a pass appended an operation to a tape."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ REVERSE = BESIDE | {"seed", "gradient"}
 
 
 class Origin(NamedTuple):
-    """What an operation is for: its `kind`, and the position `of` the operation that it belongs to, or a `name`.
+    """The purpose of an operation: its `kind`, and the position `of` the operation it belongs to, or a `name`.
 
-    The note of an operation is its text: passes and displays ask for the kind and the position.
+    An operation's note is its text; passes and displays read the kind and the position.
 
     >>> for origin in Origin("seed"), Origin("pullback", 7), Origin("accumulation", 2), Origin("gradient", name="x"):
     ...     print(origin, origin == Origin.parsed(str(origin)))
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
     @staticmethod
     def parsed(text: str) -> Origin | None:
-        """Return the origin that a file or a user has written as text, None for an empty one."""
+        """Return the origin written as text by a file or a user, None for empty text."""
         head, percent, number = text.rpartition("%")
         position = int(number) if percent and number.isascii() and number.isdecimal() and number[0] != "0" else 0
         for kind, before in _BEFORE.items():
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
 
 def set_origin(made: Iterable[Any], like: Any, origin: Origin | None = None) -> None:
-    """Give operations the source line of another, and an origin to those that have none."""
+    """Give operations the source line of `like`, and `origin` to those that have none."""
     for op in made:
         op.code, op.lasti = like.code, like.lasti
         if op.origin is None:

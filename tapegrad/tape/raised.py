@@ -1,4 +1,4 @@
-"""raised: a guard's expectation of a call that raised, or did not."""
+"""raised: the guard on a call that raised, or did not raise, while tracing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tapegrad.numbers.tensors import all_on_host
 
 
 class Raised(NamedTuple):
-    """What a guard expects of a call that raised: the program may have caught it.
+    """The expectation that a call raises `error`, which the program may have caught.
 
-    With `never`, of one that did not, where NumPy's `settings` (of `np.errstate`, by name) would have made it an error,
-    or, if "warnings" is among them, the program's filters of warnings: tensors that stand for arrays are computed with
-    as such. Filters that stand around a call are those of each call.
+    `never` reverses it: the call did not raise under `settings` (those of `np.errstate`, by name), which make errors of
+    warnings; "warnings" among them stands for the program's own warning filters. The check then converts tensors to
+    NumPy arrays. Filters set outside the traced program are not recorded: those of each call hold.
     """
 
     fn: Callable[..., Any]
@@ -26,13 +26,13 @@ class Raised(NamedTuple):
     never: bool = False
 
     def happens(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-        """Return whether the call does again what it did."""
-        args, kwargs = copy.deepcopy(given)  # what it writes to before it raises is the caller's
+        """Return whether the call raises, or does not raise, as it did while tracing."""
+        args, kwargs = copy.deepcopy(given)  # the call may write to its arguments before it raises
         if self.settings:
             args, kwargs = all_on_host((args, kwargs))
         modes: Any = dict(self.settings)
         own = modes.pop("warnings", None)
-        with np.errstate(**modes), warnings.catch_warnings(record=True):  # nobody is shown what is only asked
+        with np.errstate(**modes), warnings.catch_warnings(record=True):  # a check shows no warnings
             if own and issubclass(self.error, Warning):
                 warnings.simplefilter("error", self.error)
             try:

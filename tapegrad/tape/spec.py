@@ -1,4 +1,4 @@
-"""spec: the type of a value apart from the value, and what stands where a value is absent."""
+"""spec: the type of a value apart from the value, and the placeholder for an absent value."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tapegrad.numbers.tensors import is_tensor, is_tensor_type
 
 
 class Spec:
-    """The type of a value: a number's exact type, an array's dtype, shape and layout, the specs of a nest's parts; of
-    anything else its class.
+    """The type of a value: a number's exact type, an array's dtype, shape and layout, the specs of a nest's parts; for
+    any other value its class.
 
-    `type` is a name where the class is not there; `strides` are None where nobody knows how an array lies.
+    `type` is a name (str) if the class itself is unknown; `strides` is None if the layout is unknown.
 
     >>> Spec(float), spec_of(np.ones((3, 4))), spec_of(np.ones((3, 4)).T).order, spec_of((1, 2.0)).parts
     (float, float64[3,4], 'F', (int, float))
@@ -37,25 +37,25 @@ class Spec:
     device: str
     parts: tuple[Spec, ...]
     is_array: bool
-    """Exactly NumPy's array, of no derived class."""
+    """The type is exactly np.ndarray, not a subclass."""
     has_axes: bool
     """An array with at least one axis."""
     ndim: int
     size: int
     is_python: bool
-    """One of Python's numbers."""
+    """A Python number."""
     is_scalar: bool
-    """One of NumPy's numbers."""
+    """A NumPy scalar."""
     is_memory: bool
-    """An array, also one of a derived class."""
+    """An np.ndarray or a subclass."""
     is_numpy: bool
-    """One of those two."""
+    """A NumPy scalar or array."""
     is_contiguous: bool
-    """It lies row by row without gaps; axes of length 1 have no say."""
+    """Row-major without gaps; axes of length 1 are ignored."""
     itemsize: int
     nbytes: int
     kind: str
-    """NumPy's letter for the kind of its dtype; "-" where there is none."""
+    """NumPy's letter for the kind of the dtype; "-" if there is no dtype."""
 
     def __init__(self, type: Any, dtype: Any = None, shape: tuple[int, ...] = (),
                  strides: tuple[int, ...] | None = None, device: str = "cpu", parts: tuple[Spec, ...] = ()) -> None:
@@ -82,14 +82,14 @@ class Spec:
         return Spec, self._key()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Spec) and self._key() == other._key()
+        return self is other or (isinstance(other, Spec) and self._key() == other._key())
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[no-any-return, attr-defined]
 
     @property
     def system(self) -> str:
-        """Whose number, array or tensor it is: "python", "numpy", "torch" or "other"."""
+        """The number system: "python", "numpy", "torch" or "other"."""
         if isinstance(self.type, str):
             return "torch" if self.type.startswith("torch.") else "other"
         return ("python" if self.is_python else "numpy" if self.is_numpy else "torch" if is_tensor_type(self.type)
@@ -104,10 +104,8 @@ class Spec:
 
     @property
     def layout(self) -> Any:
-        """How an array lies in memory: "C", "F", or its strides in elements; of a tensor "tensor", with its strides
-        unless it is contiguous.
-
-        None where nobody knows.
+        """The memory layout of an array: "C", "F", or its strides in elements; for a tensor "tensor", with its strides
+        unless it is contiguous; None if unknown.
         """
         if self.strides is None:
             return None if self.is_memory else "C"
@@ -120,7 +118,7 @@ class Spec:
 
     @property
     def order(self) -> str:
-        """How a copy of an array lies in memory: "C", "F", or "K" for neither."""
+        """The memory order of a copy of the array: "C", "F", or "K" for neither."""
         if self.layout in ("C", "F", None):
             return self.layout or "K"
         axes = [axis for axis, n in enumerate(self.shape) if n != 1]
@@ -139,13 +137,13 @@ class Spec:
 
     @property
     def is_pythonic(self) -> bool:
-        """True for one of Python's numbers, and for a tuple of them."""
+        """True for a Python number or a tuple of Python numbers."""
         return self.is_python or (self.type is tuple and self.parts != ()
                                   and all(part.is_python for part in self.parts))
 
     @property
     def is_complete(self) -> bool:
-        """True where all is known, how an array lies too: what passes and writers of source go by."""
+        """True if class and memory layout are known, which passes and code generators require."""
         return not isinstance(self.type, str) and (not self.is_memory or self.strides is not None)
 
     @property
@@ -154,15 +152,11 @@ class Spec:
         return self.is_array or self.is_python or (self.is_scalar and self.kind in "biufc")
 
     def has_dtype(self, dtype: Any) -> bool:
-        """Return whether it is of that very dtype. A plain number has none, and NumPy takes None for float64:
-        `None == np.dtype(float)`.
-        """
+        """Return whether the dtype is exactly `dtype`; None is not: `None == np.dtype(float)` in NumPy."""
         return self.dtype is not None and bool(self.dtype == dtype)
 
     def sample(self) -> Any:
-        """Return a read-only array of zeros that lies so, which takes no memory as long as nobody looks at all
-        of it; of a number's spec 1.
-        """
+        """Return a read-only array of zeros with this layout (its memory is committed on reading); for a number, 1."""
         if self.is_python or self.is_scalar:
             return self.type(1)
         found: Any
@@ -185,16 +179,14 @@ class Spec:
 
 
 def same_type(a: Spec, b: Spec) -> bool:
-    """True if two values are known to have one type, shape and dtype, so that one may stand for the other; how they lie
-    in memory does not matter.
-    """
+    """True if two values are known to have the same type, shape and dtype, whatever their memory layouts."""
     if a is b or (a.type is b.type and a.shape == b.shape and (a.dtype is b.dtype or a.dtype == b.dtype)):
         return not isinstance(a.type, str)
     return False
 
 
 def parsed(text: str, length: int = 0) -> Spec:
-    """Return what is known of a type by its name: `float`, `float64[3,4]`; of a tuple the number of its parts.
+    """Return the spec that a type's name implies: `float`, `float64[3,4]`; a tuple has `length` parts of unknown type.
 
     >>> parsed("float64[3,4]").shape, parsed("tuple", 2).parts
     ((3, 4), (, ))
@@ -214,12 +206,13 @@ _NAMES = {kind.__name__: kind for kind in (*PYTHON, tuple, list, dict, str, type
 _ARRAY = r"(\w+)\[([\d,]*)\]$"
 
 
-# -- of a value
+# -- specs of values
 
-_arrays: dict[Any, Spec] = {}  # those that were asked for: most are alike
+_arrays: dict[Any, Spec] = {}  # cache of array specs: few different ones occur
 _MANY = 1 << 14
+_LONG = 16  # parts of a nest from which it pays to see that they are alike
 FIXED: dict[Any, Spec] = {kind: Spec(kind) for kind in (*PYTHON, str, bytes, type(None), slice, type(Ellipsis))}
-"""The specs that follow from a value's exact type alone."""
+"""Specs that depend on the value's exact type alone."""
 
 for _name in ("float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "bool_",
               "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
@@ -228,7 +221,7 @@ for _name in ("float64", "float32", "float16", "longdouble", "complex128", "comp
 
 
 def spec_of(x: Any) -> Spec:
-    """Return the spec of a value, or of what an argument of an operation stands for."""
+    """Return the spec of a value, or of an operation's value."""
     kind = type(x)
     if kind in OPERATIONS:
         x = x.val
@@ -263,25 +256,34 @@ def _other(x: Any) -> Spec:
 
 
 def _nest(x: Any) -> Spec:
-    return Spec(type(x), parts=tuple(map(spec_of, x)))
+    kind: Any = type(x)
+    same = len(x) >= _LONG and len(set(map(id, x))) == 1  # what a loop collects has one sample
+    parts = (spec_of(x[0]),) if same else tuple(map(spec_of, x))
+    if len(x) >= _LONG and len(set(map(id, parts))) == 1:
+        return repeated(kind, parts[0], len(x))
+    return Spec(kind, parts=parts)
+
+
+@lru_cache(64)
+def repeated(kind: Any, part: Spec, count: int) -> Spec:
+    """Return the spec of a nest of parts of one spec. To hash a long one takes long, and loops collect such."""
+    return Spec(kind, parts=(part,) * count)
 
 
 OPERATIONS: set[type] = set()
-"""The classes of operations: what stands among the arguments of others for its value."""
+"""The classes of operations, whose spec is that of their value."""
 OF: dict[type, Callable[[Any], Spec]] = {tuple: _nest, list: _nest}
-"""How the spec of a value of some type is found."""
+"""Functions that return the spec of a value, by the value's type."""
 
 
-# -- where there is no value
+# -- absent values
 
 NOTHING = Spec("")
-"""What is known of a value of which nothing is known."""
+"""The spec of a value about which nothing is known."""
 
 
 class Absent:
-    """What stands where a value is absent: its spec. It answers for its shape and dtype, and raises TypeError
-    where its content is asked for.
-    """
+    """Placeholder for an absent value with the shape and dtype of its spec; reading its content raises TypeError."""
 
     __slots__ = ("spec",)
     __array_ufunc__ = None
@@ -304,7 +306,7 @@ class Absent:
     def _read(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"a {self.spec or 'value'} was dropped, and is read all the same: an error of tapegrad's")
 
-    # those that Python would have an answer to, or find a way round
+    # methods that Python would otherwise supply or replace by a fallback
     __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read
     __hash__ = None  # type: ignore[assignment]
 
@@ -317,16 +319,16 @@ class Absent:
 
 _ANSWERS = frozenset(["dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"])
 UNKNOWN = Absent(NOTHING)
-"""What stands for a value of which nothing is known."""
+"""Placeholder for a value about which nothing is known."""
 
 
 def absent(spec: Spec) -> Absent:
-    """Return what stands for an absent value, the same for all of one spec."""
+    """Return the placeholder for an absent value, one shared object per spec."""
     return UNKNOWN if spec == NOTHING else _absent(spec)
 
 
 def part_of(val: Any, number: int) -> Any:
-    """Return a part of a nest, an absent one of one that is absent."""
+    """Return part `number` of a nest; for an absent nest, an absent part."""
     if type(val) is not Absent:
         return val[number]
     return absent(val.spec.parts[number]) if number < len(val.spec.parts) else UNKNOWN

@@ -1,4 +1,4 @@
-"""Tape: an ordered list of operations, plain data that prints, edits, and says what it computes."""
+"""Tape: an ordered list of operations; plain data that can be printed, edited and run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tapegrad.tape.spec import OPERATIONS, UNKNOWN, Absent, Spec, absent, spec_o
 class Variable:
     """A reference to an operation: free (`V(4)`, by position) or bound (the operation itself).
 
-    A free variable is resolved when what holds it is pushed. A bound one survives edits, because it *is* the
-    operation: there is no second object to keep in step, and recording a call allocates nothing for it.
+    A free variable is resolved when the operation that uses it is pushed. A bound one survives edits, because it *is*
+    the operation: there is no second object to keep in step, and recording a call allocates nothing for it.
     """
 
     __slots__ = ("id",)
@@ -34,7 +34,7 @@ class Variable:
         """`%4`."""
         return f"%{self.id}"
 
-    _brief = name  # among the arguments of a call
+    _brief = name  # its text among the arguments of a call
 
     def __repr__(self) -> str:
         return f"V({self.id})"
@@ -59,9 +59,9 @@ NO_KWARGS: dict[str, Any] = {}  # shared by every call without keyword arguments
 
 
 class Operation(Variable):
-    """One line of a tape: its arguments, its value while it has one, the user's line, and why a pass appended it.
+    """One line of a tape: its arguments, its value if present, the user's line, and why a pass appended it.
 
-    What is no call has the function None, so that `op.fn is add` asks of any operation.
+    `fn` is None for operations that are not calls, so that `op.fn is add` works on any operation.
     """
 
     __slots__ = ("args", "code", "lasti", "origin", "val")
@@ -83,7 +83,7 @@ class Operation(Variable):
 
     @property
     def note(self) -> str:
-        """What the operation is for, as text: `pullback of %7`; "" for what the program itself computes."""
+        """The purpose of the operation as text: `pullback of %7`; "" for the program's own computation."""
         return "" if self.origin is None else str(self.origin)
 
     @note.setter
@@ -92,12 +92,12 @@ class Operation(Variable):
 
     @property
     def purpose(self) -> str:
-        """The kind of its origin: "seed", "pullback", "cotangent" ...; "" for what the program itself computes."""
+        """The kind of its origin: "seed", "pullback", "cotangent" ...; "" for the program's own computation."""
         return "" if self.origin is None else self.origin.kind
 
     @property
     def where(self) -> Location | None:
-        """The user's file, line and function, where there is one."""
+        """The user's file, line and function, or None."""
         return None if self.code is None else locate(self.code, self.lasti)
 
     @property
@@ -110,7 +110,7 @@ class Operation(Variable):
 
     @property
     def type(self) -> str:
-        """`float`, `float64[3,4]`, `torch.float32[8]@cuda:0`; "" where nothing is known."""
+        """`float`, `float64[3,4]`, `torch.float32[8]@cuda:0`; "" if unknown."""
         return str(spec_of(plain(self.val)))
 
     def at(self, other: Operation) -> Operation:
@@ -120,7 +120,7 @@ class Operation(Variable):
 
     @property
     def body(self) -> str:
-        """The operation as text, without the variable it defines: `multiply(%2, %3)`."""
+        """The text of the operation without the variable it defines: `multiply(%2, %3)`."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -143,9 +143,9 @@ class Input(Operation):
 
 
 class Constant(Operation):
-    """A value that the program brought along: the seed, an array from a global.
+    """A value that the program supplies: the seed, an array from a global.
 
-    `moved` keeps it as a replay on tensors needs it, for one device: (val, device, tensor).
+    `moved` caches it on one device for replays on tensors: (val, device, tensor).
     """
 
     __slots__ = ("moved",)
@@ -165,8 +165,8 @@ class Constant(Operation):
 class Call(Operation):
     """A function applied to variables and constants.
 
-    `fn` is an op, any callable, or a variable (a pullback computed on the tape). `pb` keeps the pullback that a
-    rule returned while recording, so that a gradient does not run the function twice.
+    `fn` is an op, any callable, or a variable (a pullback computed on the tape). `pb` keeps the pullback that a rule
+    returned while recording, so that a gradient does not run the function twice.
     """
 
     __slots__ = ("fn", "kwargs", "pb")
@@ -179,14 +179,14 @@ class Call(Operation):
 
     @property
     def body(self) -> str:
-        shows = getattr(type(self.fn), "_shown", None)  # an op of nested arguments says how they stand
+        shows = getattr(type(self.fn), "_shown", None)  # an op with nested arguments formats them itself
         shown = [brief(arg) for arg in self.args] if shows is None else shows(self.fn, self.args, self.kwargs)
         shown += [f"{key}={brief(arg)}" for key, arg in self.kwargs.items()] if shows is None else []
         return f"{brief(self.fn)}({', '.join(shown)})"
 
 
 class Guard(Operation):
-    """A fact about a variable that steered the program: a replay in which it differs is refused."""
+    """A fact about a variable that the program's control flow depends on; a replay in which it differs is refused."""
 
     __slots__ = ("expected", "fact")
     kind = "guard"
@@ -201,7 +201,7 @@ class Guard(Operation):
 
 
 def call(fn: Any, *args: Any, **kwargs: Any) -> Call:
-    """Make a call that stands on no tape yet.
+    """Make a call that is not yet on a tape.
 
     >>> call(divmod, V(2), 3)
     %0 = divmod(%2, 3)
@@ -234,7 +234,7 @@ class Tape(Methods):
         self.ops.append(first)
 
     def blank(self) -> Tape:
-        """Return a tape of the same name and structure, without operations: what a pass fills."""
+        """Return a tape of the same name and structure without operations, for a pass to fill."""
         new = Tape.__new__(Tape)
         new.ops, new._result, new.structure, new.name = [], None, self.structure, self.name
         return new
@@ -247,7 +247,7 @@ class Tape(Methods):
         return [op for op in self.ops if isinstance(op, Input)]
 
     @property
-    def result(self) -> Operation | Any:  # as typeshed types what is None in rare cases: a tape that is unfinished
+    def result(self) -> Operation | Any:  # as in typeshed for results that are rarely None (unfinished tapes)
         """The operation whose value the tape returns."""
         return self._result
 
@@ -278,14 +278,14 @@ class Tape(Methods):
     # -- editing
 
     def push(self, op: Operation) -> Operation:
-        """Append an operation and return it, the bound variable; a call whose arguments have values gets one."""
+        """Append an operation and return it (the bound variable); compute a call's value if its arguments have some."""
         self._adopt(op, len(self.ops))
         self.ops.append(op)
         op.id = len(self.ops)
         return op
 
     def insert(self, position: int | Variable, *ops: Operation) -> tuple[Operation, ...]:
-        """Insert operations before `position`, and renumber what follows."""
+        """Insert operations before `position` and renumber the operations after them."""
         at = self[position].id - 1
         try:
             for offset, op in enumerate(ops):
@@ -293,7 +293,7 @@ class Tape(Methods):
                 self.ops.insert(at + offset, op)
                 op.id = at + offset + 1
         except Exception:
-            self.ops[:] = [op for op in self.ops if op not in ops]  # all of them or none
+            self.ops[:] = [op for op in self.ops if op not in ops]  # insert all or none
             self._renumber(0)
             raise
         self._renumber(at)
@@ -301,12 +301,12 @@ class Tape(Methods):
 
     def replace(self, old: int | Variable, new: Operation | Iterable[Operation],
                 rebind_to: int = -1) -> tuple[Operation, ...]:
-        """Put one or several operations in place of one; what used it uses `new[rebind_to]` instead."""
+        """Replace one operation by one or several; users of the old one are rebound to `new[rebind_to]`."""
         target = self[old]
         ops = (new,) if isinstance(new, Operation) else tuple(new)
         if not ops:
             raise ArgumentError("replace: there is no operation to put in its place", target.where, "tape.delete(op)")
-        stand_in = ops[rebind_to]  # an index out of range fails before anything has changed
+        stand_in = ops[rebind_to]  # an index out of range fails before any change
         self.insert(target, *ops)
         self._rebind({target: stand_in}, skip=ops)
         self._drop(target)
@@ -330,12 +330,10 @@ class Tape(Methods):
         self._compute_again(bound)
 
     def _compute_again(self, mapping: dict[Operation, Operation]) -> None:
-        """Compute the values of calls that follow from an operation of another type, shape or dtype than the one whose
-        place it took: passes go by them. One that cannot be computed has none.
-        """
+        """Recompute the values that depend on a replacement of another type or shape; unknown where that raises."""
         stale = {new for old, new in mapping.items() if old.spec != new.spec}
         for op in self.ops if stale else ():
-            draws = getattr(getattr(op.fn, "effects", None), "draws", False)  # and would draw on
+            draws = getattr(getattr(op.fn, "effects", None), "draws", False)  # running it would advance the generator
             if type(op) is Call and not stale.isdisjoint(operands(op)) and not draws:
                 then, op.val = op.spec, UNKNOWN
                 if not isinstance(op.fn, Operation) and all(map(has_value, operands(op))):
@@ -364,7 +362,7 @@ class Tape(Methods):
             op.id = number
 
     def _adopt(self, op: Operation, at: int) -> None:
-        """Bind free variables, refuse foreign ones, and compute a call's value where that is possible."""
+        """Bind free variables, refuse foreign ones, and compute a call's value if its arguments have values."""
         if op in self:
             raise MalformedTape(f"`{op!r}` stands on this tape already", op.where,
                                 "make a new operation: call(fn, ...)")
@@ -389,16 +387,14 @@ class Tape(Methods):
 
 
 def _called(op: Call, by_math: bool = False) -> Any:
-    """Return the value of a call that no trace made. Of NumPy's scalars it is the one that NumPy's function gives,
-    unless math's was recorded: an op that is called by itself asks that, which is faster.
-    """
+    """Compute a call made outside a trace, of NumPy scalars by NumPy's function unless math's was recorded."""
     args = [*map(value_of, op.args)]
     by_math = by_math or getattr(op.fn, "scalar", None) is None or not any(isinstance(x, np.generic) for x in args)
     return (op.fn if by_math else op.fn.run)(*args, **op.kwargs)
 
 
 def operands(op: Operation) -> list[Operation]:
-    """Return the operations that `op` uses, its function's included."""
+    """Return the operations that `op` uses, including its function."""
     used = [arg for arg in op.args if isinstance(arg, Operation)]
     if isinstance(op.fn, Operation):
         used.append(op.fn)
@@ -406,24 +402,24 @@ def operands(op: Operation) -> list[Operation]:
 
 
 def has_value(op: Operation) -> bool:
-    """True for an operation whose value is there, if not all of a nest's."""
+    """True if the operation's value is present; parts of a nest may be absent."""
     return type(op.val) is not Absent
 
 
 def drop(op: Operation) -> None:
-    """Give the value of an operation up; its spec stays."""
+    """Discard the value of an operation; keep its spec."""
     op.val = absent(op.spec)
 
 
 def value_of(arg: Any) -> Any:
-    """Return what an argument of an operation stands for."""
+    """Return the value of an operation, or the argument itself."""
     return arg.val if isinstance(arg, Operation) else arg
 
 
 def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
     """Copy an operation for another tape, its arguments mapped by `bind`."""
     new: Any = _new(type(op))
-    if type(op) is Call:  # most of them: slot by slot, as below
+    if type(op) is Call:  # the commonest class, unrolled by hand
         new.fn, new.kwargs, new.pb, new.val, new.origin = bind(op.fn), op.kwargs, op.pb, op.val, op.origin
         new.id, new.code, new.lasti, new.args = op.id, op.code, op.lasti, tuple([bind(arg) for arg in op.args])
         return new  # type: ignore[no-any-return]
@@ -436,7 +432,7 @@ def copy_op(op: Operation, bind: Callable[[Any], Any]) -> Operation:
 
 
 def append_copy(tape: Tape, op: Operation, at: dict[Operation, Any]) -> Operation:
-    """Append a copy of an operation to a tape, and say so: `at` holds what stands there for what it uses."""
+    """Append a copy of an operation to a tape and add it to `at`, which maps operations to their replacements."""
     new = at[op] = copy_op(op, lambda arg: at[arg] if isinstance(arg, Operation) else arg)
     tape.ops.append(new)
     new.id = len(tape.ops)

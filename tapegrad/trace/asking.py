@@ -1,4 +1,5 @@
-"""asking: who asks for the plain number or array behind a traced value, and is refused, with the one cure that fits."""
+"""asking: refusals of conversions from traced to plain values. Each names the function that asked and suggests a fix.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ from tapegrad.trace.views import peek
 from tapegrad.tree.installed import is_installed
 
 _OPERATORS = [symbol for _, symbol in getattr(dis, "_nb_ops", [])]
-_CALLS = ("CALL", "PRECALL")  # Python 3.11 calls a builtin at the second, once it has seen which
+_CALLS = ("CALL", "PRECALL")  # in Python 3.11 a specialised builtin is called at PRECALL
 _WRITES = frozenset(["STORE_SUBSCR", "STORE_SLICE"])
 _WRITING = frozenset(["fill", "put", "__setitem__"])  # methods of plain arrays
 _ON_PURPOSE = "tg.value(x) drops the gradient on purpose"
 
 
 class Asker(NamedTuple):
-    """What a frame calls just now: in words, and what that is, None where nobody can tell."""
+    """The function that a frame is calling: its description for messages, and the object, None where it is unknown."""
 
     who: str
     fn: Any
@@ -63,7 +64,7 @@ def program_frame() -> FrameType:
 
 
 def rounded_to(x: Any, ndigits: Any) -> int:
-    """Return to how many digits a value is rounded; say once at the line that a wanted gradient stops there."""
+    """Return `ndigits` as an int; warn, once per line, that no gradient flows through what is rounded to digits."""
     digits: int = operator.index(ndigits)
     if digits > 0 and isinstance(x, Traced) and x._tracer.grad and loses(x):
         where = user_location()
@@ -78,13 +79,13 @@ def rounded_to(x: Any, ndigits: Any) -> int:
 
 
 def reads_part(code: CodeType, at: int) -> bool:
-    """True for an instruction that reads a part, `x[i]`; Python 3.14 has an operator for that, and no instruction."""
+    """Return whether an instruction is a subscript read, `x[i]`, which is a BINARY_OP in Python 3.14."""
     name = dis.opname[code.co_code[at]]
     return name == "BINARY_SUBSCR" or (name == "BINARY_OP" and _OPERATORS[code.co_code[at + 1]:][:1] == ["[]"])
 
 
 def looks_up() -> bool:
-    """True if the program looks something up just now, and keeps no key: `table[x]`, `x in table`, `table.get(x)`."""
+    """Return whether the program is at a lookup that stores no key: `table[x]`, `x in table`, `table.get(x)`."""
     frame = program_frame()
     code, at = frame.f_code, frame.f_lasti
     name = dis.opname[code.co_code[at]]
@@ -93,8 +94,8 @@ def looks_up() -> bool:
 
 
 def _or_left_out(x: Any) -> str:
-    """Return the cure of leaving out the argument that a traced value follows from alone, where there are others; ""
-    where it is no cure.
+    """Return the suggestion to leave an argument out of argnums=, if the traced value depends on that argument alone
+    and gradients by others are wanted; "" otherwise.
     """
     tape = x._tracer.tape
     reached = {source.id - 1 for source in sources(peek(x)) if isinstance(source, Input)}
@@ -108,8 +109,8 @@ def _or_left_out(x: Any) -> str:
 
 
 def asked(proxy: Any, wanted: str) -> TapeError:
-    """Return the refusal of a plain value of a traced one, `wanted` by who calls C just now; of a write, by a plain
-    array that is written into.
+    """Return the error for a C call that needs a plain value of a proxy (`wanted` says which kind); if the frame is
+    writing into a plain array, the error for that write.
     """
     frame = program_frame()
     if _writes(frame):
@@ -132,7 +133,7 @@ def asked(proxy: Any, wanted: str) -> TapeError:
 
 
 def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
-    """Return the refusal of what would lose the gradient through a traced value."""
+    """Record and return the error for an operation that would lose the gradient through a traced value."""
     err = ConcretizationError(f"{what}, and the gradient through {proxy._op.name} would be lost", user_location(),
                               try_ + _or_left_out(proxy))
     proxy._tracer.refuse(err)
@@ -140,7 +141,7 @@ def lost(proxy: Any, what: str, try_: str) -> ConcretizationError:
 
 
 def pickled(x: Any, protocol: Any) -> Any:
-    """Return how a traced value is pickled: as the plain number, if no gradient is lost by that."""
+    """Return the `__reduce_ex__` result of the plain number; refuse where pickling would lose a gradient."""
     number = taken(x)
     if number is x:
         raise lost(x, "multiprocessing sent a traced value to another process" if _is_sent() else
@@ -149,7 +150,7 @@ def pickled(x: Any, protocol: Any) -> Any:
 
 
 def _is_sent() -> bool:
-    """Return whether `multiprocessing` pickles something: in a thread of its own, perhaps."""
+    """Return whether `multiprocessing` is pickling, possibly in a thread of its own."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__") != "multiprocessing.reduction":
         frame = frame.f_back
@@ -157,7 +158,7 @@ def _is_sent() -> bool:
 
 
 def _cure(asker: Asker, frame: FrameType) -> str:
-    """Say what to do instead of a call of a C function by a frame."""
+    """Return the suggestion for the C function that a frame is calling."""
     fn = asker.fn
     numbers = isinstance(fn, type) and issubclass(fn, (float, complex, np.generic))
     if getattr(fn, "__name__", "") == "__new__" or (numbers and is_installed(frame.f_code.co_filename)):
@@ -198,7 +199,7 @@ def _spelled(fn: Callable[..., Any]) -> str:
 
 
 def _writes(frame: FrameType) -> bool:
-    """True if a frame writes into something that is not traced just now."""
+    """Return whether a frame is writing into an object that is not traced."""
     name = dis.opname[frame.f_code.co_code[frame.f_lasti]]
     return name in _WRITES or (
         name.startswith(_CALLS) and not _WRITING.isdisjoint(callee(frame.f_code, frame.f_lasti)[-1:])
@@ -206,7 +207,7 @@ def _writes(frame: FrameType) -> bool:
 
 
 def _into_records(frame: FrameType) -> bool:
-    """True if what a frame writes into just now, `records[name]`, is an array of records."""
+    """Return whether the target of the frame's write, `records[name]`, is an array of records."""
     try:
         target = ast.parse(_text(frame.f_code, frame.f_lasti), mode="eval").body
     except (SyntaxError, ValueError):
@@ -217,13 +218,13 @@ def _into_records(frame: FrameType) -> bool:
 
 
 def _within(frame: FrameType) -> str:
-    """Say which function of a library calls C, where the program does not itself."""
+    """Return the words that name the library function that calls C; "" if the program itself calls it."""
     name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
     return "" if is_users(frame) else f", called in {frame.f_globals.get('__name__', '')}.{name},"
 
 
 def _users_call(err: Exception) -> Asker | None:
-    """Return the program's own call that led to an error in a library."""
+    """Return the call in the program that led to an error in a library."""
     found, step = None, err.__traceback__
     while step is not None:
         found = _asker(step.tb_frame, step.tb_lasti) if is_users(step.tb_frame) else found
@@ -232,10 +233,10 @@ def _users_call(err: Exception) -> Asker | None:
 
 
 def _asker(frame: FrameType, at: int | None = None) -> Asker:
-    """Return which C function a frame calls just now, or at an instruction, and by what expression it is held."""
+    """Return the C function that a frame calls at instruction `at` (the current one by default), and its spelling."""
     unknown = Asker("a C function", None)
     code, at = frame.f_code, frame.f_lasti if at is None else at
-    while at > 0 and dis.opname[code.co_code[at]] == "CACHE":  # of a call of a Python function
+    while at > 0 and dis.opname[code.co_code[at]] == "CACHE":  # cache entries of a call of a Python function
         at -= 2
     if not dis.opname[code.co_code[at]].startswith(_CALLS):
         return unknown
@@ -257,19 +258,20 @@ def _asker(frame: FrameType, at: int | None = None) -> Asker:
 
 
 def asking_class(frame: FrameType) -> Any:
-    """Return the class that a frame calls just now, None where it calls none."""
+    """Return the class that a frame is calling, None if it calls none."""
     fn = _asker(frame).fn
     return fn if isinstance(fn, type) else None
 
 
 def torch_asks() -> bool:
-    """True if the program calls a C function of torch just now: it takes complex numbers, and asks for a real one."""
+    """Return whether the program is calling a C function of torch, which accepts complex numbers but wants a real one.
+    """
     fn = _asker(program_frame()).fn
     return isinstance(fn, BuiltinFunctionType) and str(fn.__module__).startswith("torch")
 
 
 def _text(code: CodeType, at: int) -> str:
-    """Return a call as the program spells it; of Python 3.10, which knows no columns, the name that it calls."""
+    """Return the source text of a call; in Python 3.10, which has no column positions, the called name and `()`."""
     if not hasattr(code, "co_positions"):
         return f"{spelled(code, at)}()"
     first, last, begin, end = next(itertools.islice(code.co_positions(), at // 2, None))
@@ -277,7 +279,7 @@ def _text(code: CodeType, at: int) -> str:
 
 
 def _resolve(node: ast.expr, frame: FrameType) -> Any:
-    """Return what an expression leads to, None where one would have to run the program's code for that."""
+    """Return the value of an expression, None if evaluating it would run the program's code."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id, vars(builtins).get(node.id)))
     if isinstance(node, ast.Attribute):
@@ -300,7 +302,7 @@ def _resolve(node: ast.expr, frame: FrameType) -> Any:
     return None
 
 
-# -- errors of compiled code that was given a traced value
+# -- errors raised by compiled code that received a traced value
 
 _NAMES = (
     r"(?:\b(?:type|from|not|got|component:|convert|input) '?|\b'|apply to a '|received a ')"
@@ -311,19 +313,19 @@ _NAMES = (
     r"|^Object of type (?:float|int|complex|bool|float64) is not JSON serializable"
     r"|^\w+\(\): incompatible function arguments\.|\b(?:got|not) tapegrad\.[\w.]+$"
 )
-"""What names the type of an argument, mypyc with its module; and what does not: Cython's functions for several types,
-SciPy's for splines, Pythran's, json, which knows these types, and pybind11.
+"""Messages that name the type of an argument (mypyc's with its module), and messages that do not name it: Cython's
+fused functions, SciPy's splines, Pythran, json (which knows these types) and pybind11.
 """
 
 _WHOLE = r"integer is required$|must be an? integer|^Could not convert object to NumPy "
-"""What else is said where a whole number is asked for, in a line that names a traced one."""
+"""Messages that ask for a whole number; they count if the line that raised holds a traced one."""
 
 _PROXIES = r"(?:an? )?'(?:Proxy|Scalar|Items|Tracked)'(?: object)?|\b(?:Items|Tracked)\b|\btapegrad\.[\w.]+$"
 
 
 def in_our_words(err: Exception) -> ConcretizationError | None:
-    """Return the refusal that an error of compiled code's is which was given a traced value: the program would not
-    have got it untraced.
+    """Return the error to raise in place of an error of compiled code that received a traced value, None for other
+    errors: untraced, the program would not have seen this one.
     """
     if isinstance(err, TapeError) or not isinstance(err, (TypeError, ValueError)) or not re.search(
             f"{_NAMES}|{_WHOLE}", str(err)):
@@ -331,7 +333,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
     files = [(frame.f_code.co_filename, frame) for frame, _ in frames_of(err)]
     frame = next(
         (frame for file, frame in reversed(files) if file not in INTERNAL and file.endswith(".py")), files[-1][1]
-    )  # Cython's have others
+    )  # Cython's frames have other file names
     whole = _whole_in(where_raised(err), frame)
     if not whole and not re.search(_NAMES, str(err)):
         return None
@@ -351,7 +353,7 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
 
 
 def _whole_in(where: Any, frame: FrameType) -> str:
-    """Return the name of a traced whole number in the line of a frame that an error is of, "" if there is none."""
+    """Return the name of a traced whole number in the source line of a frame where an error was raised, "" if none."""
     line = linecache.getline(where.file, where.line) if where is not None else ""
     for name in map(str, re.findall(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", line)):
         if keyword.iskeyword(name):

@@ -1,5 +1,5 @@
-"""blind: what a program was given beside the originals of copies and leads to them, an iterator, a memoryview: it would
-not see what the program writes to the copies, so such a write is refused.
+"""blind: objects among the inputs, such as iterators and memoryviews, that lead to originals of copies. They would miss
+the program's writes to the copies, so such writes are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BY_IDENTITY = (frozenset, WeakSet, WeakKeyDictionary)
 
 
 class Blind:
-    """The things of one trace that are passed on as they are and may lead past its copies."""
+    """The objects of one trace that are passed uncopied and may lead past its copies."""
 
     def __init__(self, walks: Sequence[Walk]) -> None:
         self.things = [part for walk in walks for part in walk.blind]
@@ -33,20 +33,19 @@ class Blind:
         inside = [(part, label) for x, label in self.things for part in (own_dict(x) or {}).values()]
         self.buffers = [part for part in (*self.things, *inside, *known) if isinstance(part[0], BUFFERS)]
         self.routes: Routes | None = None
-        # where memory lies that the program may read
+        # (start, end, object, label) of memory that the program may read
         self.spans: list[tuple[int, int, Any, str]] | None = None
-        self.past: list[tuple[Any, str, list[Any]]] = []  # those that lead past copies, and the originals
+        self.past: list[tuple[Any, str, list[Any]]] = []  # (object, label, originals it leads to)
 
     def find(self, routes: Routes) -> None:
-        """Find what leads past the copies, once what leads to originals has been followed."""
+        """Find the objects that lead to originals, after the references to originals have been followed."""
         for x, label in self.things:
             if id(x) in routes.others and not is_safe(x, routes, set()):
                 self.past.append((x, label, [original for original in routes.hits.values()
                                              if routes.leads(x, original)]))
 
     def check_asked(self, copies: dict[int, Any], asked: Collection[Any]) -> None:
-        """Refuse what leads past copies of numbers by which the call is differentiated, and what finds things by their
-        identity.
+        """Refuse objects that lead past copies of numbers by which the call is differentiated, and lookups by identity.
         """
         self._check_identity(copies)
         for x, label, originals in self.past:
@@ -59,7 +58,7 @@ class Blind:
                                         user_location(), "make it in the function; or say by what, argnums=0")
 
     def _check_identity(self, copies: dict[int, Any]) -> None:
-        """Refuse what finds objects by their identity and cannot be made again: it would not find their copies."""
+        """Refuse containers that look objects up by identity and cannot be rebuilt: they would not find the copies."""
         for x, label, originals in self.past:
             if isinstance(x, BY_IDENTITY) and any(is_hashed_by_identity(copies[id(original)])
                                                   for original in originals):
@@ -68,7 +67,7 @@ class Blind:
                                     "make it in the function; or a set or a dict")
 
     def check_written(self, effects: Pending, copies: Copies, given: Sequence[Any]) -> None:
-        """Refuse writes to what some lead to, and to what has several copies."""
+        """Refuse writes to objects that the uncopied ones lead to, and to objects with several copies."""
         holders = Counter(id(x) for _, x, _, _ in copies.tables)
         for write, place in effects.writes:
             owner = place.owner
@@ -78,15 +77,15 @@ class Blind:
             if isinstance(owner, bytearray) and any(is_memory(x) and meet(owner, x) for x in map(plain, given)):
                 raise _refused(place, effects, "in whose memory an array lies", "write to one of the two")
             if "_redirects_for" in type(owner).__dict__ and not isinstance(owner, (dict, *KINDS)):
-                continue  # an object that stands for its copy itself
+                continue  # the object redirects to its copy
             for x, label, _ in self.past:
                 if self.routes is not None and self.routes.leads(x, owner):
                     raise _refused(place, effects, f"to which {_named(x, label)}, made before the call, leads",
                                    "make it in the function; or write to a copy")
 
     def check_memory(self, memory: Any, label: str, kept: bool) -> None:
-        """Refuse a write to the memory of an input in which a buffer lies that the program may read; of one that an
-        object or a function has `kept`, an array or a tensor too.
+        """Refuse a write to an input's memory that a readable buffer shares; if an object or function `kept` the input,
+        also memory shared with an array or tensor.
         """
         if self.spans is None:
             read = [] if self.routes is None else [*self.routes.read.values(), *(

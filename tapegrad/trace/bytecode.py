@@ -1,7 +1,6 @@
-"""bytecode: where code of a Python function names, calls and jumps; code in which some instructions are replaced by
-longer sequences.
+"""bytecode: finds names, calls and jumps in a function's code, and replaces instructions by longer sequences.
 
-Jumps, the table of exception handlers and the table of positions are made anew; the stack's depth must not grow.
+Jumps and the tables of exception handlers and positions are adjusted; the stack must not get deeper.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ABSOLUTE, _RELATIVE = frozenset(dis.hasjabs), frozenset(dis.hasjrel)
 _BACKWARD = frozenset(number for name, number in dis.opmap.items() if "BACKWARD" in name)
 
 
-# a name's number stands beside flags in these
+# instructions whose argument holds flags below the name's number
 FLAGS = {dis.opmap[name]: bits for name, bits, since in (
     ("LOAD_GLOBAL", 1, (3, 11)), ("LOAD_ATTR", 1, (3, 12)), ("LOAD_SUPER_ATTR", 2, (3, 12)))
     if sys.version_info >= since and name in dis.opmap}
@@ -32,10 +31,10 @@ _NAMED, _JUMP = (re.compile(b"[" + re.escape(bytes(number for number in kind if 
 
 
 class Step(NamedTuple):
-    """An instruction with its whole argument."""
+    """An instruction with its full argument."""
 
-    start: int  # where it begins in the code it was read from, with what extends its argument
-    end: int  # where it ends, with its caches
+    start: int  # offset in the original code, including EXTENDED_ARG
+    end: int  # offset after its inline caches
     opcode: int
     arg: int
     caches: int
@@ -46,7 +45,7 @@ class Step(NamedTuple):
 
     @property
     def target(self) -> int | None:
-        """Where a jump leads; None for other instructions."""
+        """The target of a jump; None for other instructions."""
         if self.opcode in _RELATIVE:
             return self.end + 2 * (-self.arg if self.opcode in _BACKWARD else self.arg)
         return 2 * self.arg if self.opcode in _ABSOLUTE else None
@@ -68,19 +67,19 @@ def steps_of(code: CodeType) -> list[Step]:
 
 
 def named(code: CodeType, opnames: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield the instructions of these kinds, as `dis` calls them, each with the name in it: those alone are decoded."""
+    """Yield (opname, name) for the instructions with these opnames; only these are decoded."""
     for match in _NAMED.finditer(opcodes := code.co_code[::2]):
         if (opname := dis.opname[opcodes[match.start()]]) in opnames:
             yield opname, name_in(code, match.start())
 
 
 def name_in(code: CodeType, place: int) -> str:
-    """Return the name in an instruction, by its place among the units of code."""
+    """Return the name in the instruction at a place, its index among the two-byte units."""
     return code.co_names[argument(code, place) >> FLAGS.get(code.co_code[2 * place], 0)]
 
 
 def argument(code: CodeType, place: int) -> int:
-    """Return the whole argument of an instruction."""
+    """Return the full argument of an instruction."""
     units, at = code.co_code, 2 * place
     arg, shift = units[at + 1], 8
     while at and units[at - 2] == _EXTENDED:
@@ -90,7 +89,7 @@ def argument(code: CodeType, place: int) -> int:
 
 
 def places_of(code: CodeType, name: str) -> list[int]:
-    """Return the places of the instructions that have a name in them."""
+    """Return the places of the instructions that contain a name."""
     units, found = code.co_code, list[int]()
     if name in code.co_names:
         number = code.co_names.index(name)
@@ -102,9 +101,8 @@ def places_of(code: CodeType, name: str) -> list[int]:
 
 
 def uses_of_global(code: CodeType, name: str) -> list[tuple[int, bool]] | None:
-    """Return the places of the instructions that have a global name in them, and whether each calls what it leads to
-    or hands it to `map`: Python 3.11 and later say so in a flag. None where nothing says it, or it may be that of an
-    attribute of a module.
+    """Return the places of the uses of a global name, and whether each calls its value or passes it to `map`; Python
+    3.11 and later mark calls by a flag. None if there is no flag, or a use is of an attribute of a global.
     """
     opcodes, found = code.co_code[::2], []
     if not FLAGS.get(_LOAD_GLOBAL):
@@ -118,7 +116,7 @@ def uses_of_global(code: CodeType, name: str) -> list[tuple[int, bool]] | None:
                 return None
             called = bool(code.co_code[2 * place + 1] & 1)
             if called and sys.version_info < (3, 13) and called_with(code, place) is None:
-                return None  # before 3.13 the null stands before all of an expression
+                return None  # before 3.13 the NULL precedes the whole expression
             called = called or follows(code, place, "map")
         found.append((place, called))
     return found
@@ -128,16 +126,23 @@ ATTRIBUTES = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") 
 
 
 def called_with(code: CodeType, place: int) -> int | None:
-    """Return with how many arguments that is called which stands on the stack after an instruction, with its null: -1
-    where they are unpacked or named. None where something else may be done with it, as in `type.mro(*x)`.
+    """Return the number of arguments with which the callable that an instruction pushes, with its NULL, is called: -1
+    if they are unpacked or named. None if it may be used otherwise, as in `type.mro(*x)`.
     """
-    depth = 0  # of the stack, above what is called
+    end = _call(code, place)
+    if end is None:
+        return None
+    opcode, arg = code.co_code[2 * end:2 * end + 2]
+    return -1 if opcode == _CALL_EX or code.co_code[2 * end - 2] == _KEYWORDS else arg
+
+
+def _call(code: CodeType, place: int) -> int | None:
+    """Return the place of the instruction that calls the callable that an instruction pushes, if that is known."""
+    depth = 0  # stack depth above the callable
     for at in range(2 * place + 2, len(code.co_code), 2):
         opcode, arg = code.co_code[at:at + 2]
-        if opcode == _CALL and arg == depth:
-            return -1 if code.co_code[at - 2] == _KEYWORDS else arg
-        if opcode == _CALL_EX and 1 + (arg & 1) == depth:
-            return -1
+        if (opcode == _CALL and arg == depth) or (opcode == _CALL_EX and 1 + (arg & 1) == depth):
+            return at // 2
         depth += dis.stack_effect(opcode, arg if opcode >= dis.HAVE_ARGUMENT else None)
         if opcode in _UNCLEAR or (depth < 1 and opcode != _CACHE):
             return None
@@ -151,27 +156,95 @@ _KEYWORDS = dis.opmap.get("KW_NAMES", -1)
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
 
 
+def has_docstring(code: CodeType) -> bool:
+    """Return whether the first constant is a string that no instruction loads."""
+    units, consts = code.co_code, code.co_consts
+    return bool(consts) and type(consts[0]) is str and not any(
+        units[at] in _CONST and not units[at + 1] for at in range(0, len(units), 2))
+
+
+_CONST = frozenset(dis.hasconst)
+
+
+def asked_for(code: CodeType) -> set[str]:
+    """Return the names of classes that code uses only as the second argument of `isinstance` or `issubclass`."""
+    opcodes, asked = code.co_code[::2], set[int]()
+    for place in (place for name in ASKING for place in places_of(code, name)):
+        end = _call(code, place) if opcodes[place] == _LOAD_GLOBAL else None
+        at, left = (place, 0) if end is None else (before(opcodes, end), 1)
+        while left:
+            if opcodes[at] == _TUPLE:
+                left += argument(code, at) - 1
+            elif opcodes[at] in ATTRIBUTES or opcodes[at] == _LOAD_GLOBAL:
+                asked.add(at)
+                while opcodes[at] in ATTRIBUTES:
+                    at = before(opcodes, at)
+                left -= 1 if opcodes[at] in _LOADS else left
+            else:
+                left -= 1 if opcodes[at] in _LOADS else left
+            at = before(opcodes, at)
+    used = {match.start() for match in _NAMED.finditer(opcodes)} - asked if asked else ()
+    return {name_in(code, at) for at in asked}.difference(name_in(code, at) for at in used)
+
+
+def taken_of(code: CodeType, name: str) -> set[str] | None:
+    """Return the attributes that code and its nested code read of a global, `a` and `b` of `name.a.b`; None if they
+    use the global in any other way.
+    """
+    opcodes, found = code.co_code[::2], set[str]()
+    for place in places_of(code, name):
+        if opcodes[place] in _READS:
+            at = after(opcodes, place)
+            if opcodes[at] not in ATTRIBUTES:
+                return None
+            while opcodes[at] in ATTRIBUTES:
+                found.add(name_in(code, at))
+                at = after(opcodes, at)
+    for part in code.co_consts:
+        if type(part) is CodeType:
+            more = taken_of(part, name)
+            if more is None:
+                return None
+            found |= more
+    return found
+
+
+ASKING = ("isinstance", "issubclass")
+_READS = frozenset(dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+                   if name in dis.opmap)
+_TUPLE = dis.opmap["BUILD_TUPLE"]
+_LOADS = frozenset(dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "LOAD_CONST"))
+
+
 def is_attribute_of(code: CodeType, name: str, owner: str) -> bool:
-    """Return whether every use of a name is that of an attribute of what a global name holds: `sys.modules`."""
+    """Return whether every use of a name is as an attribute of a global: `sys.modules`."""
     return all(follows(code, place, owner) for place in places_of(code, name))
 
 
 def follows(code: CodeType, place: int, name: str) -> bool:
-    """Return whether the instruction before one loads a global name."""
+    """Return whether the previous instruction loads a global name."""
     at = before(code.co_code[::2], place)
     return at >= 0 and code.co_code[2 * at] == _LOAD_GLOBAL and name_in(code, at) == name
 
 
 def before(opcodes: bytes, place: int) -> int:
-    """Return the place of the instruction before one."""
+    """Return the place of the previous instruction."""
     place -= 1
     while place > 0 and opcodes[place] in (_CACHE, _EXTENDED):
         place -= 1
     return place
 
 
+def after(opcodes: bytes, place: int) -> int:
+    """Return the place of the instruction after one."""
+    place += 1
+    while opcodes[place] in (_CACHE, _EXTENDED):
+        place += 1
+    return place
+
+
 def jumps_of(code: CodeType) -> list[Step]:
-    """Return the instructions that jump."""
+    """Return the jump instructions."""
     opcodes, found = code.co_code[::2], list[Step]()
     for match in _JUMP.finditer(opcodes):
         start = at = match.start()
@@ -185,8 +258,8 @@ def jumps_of(code: CodeType) -> list[Step]:
 
 
 def around(code: CodeType, start: int, place: int) -> list[int]:
-    """Return the places of the instructions of the smallest expression that begins with that from `start` to `place`,
-    but those of its parts: of a call, with those that load the names of its keywords.
+    """Return the places of the instructions of the smallest expression that begins with the one from `start` to
+    `place`, without those of its parts; a call includes the load of its keyword names.
     """
     where, opcodes = positions(code), code.co_code[::2]
     (line, _, column, _), end = where[start], where[place][1::2]
@@ -199,16 +272,16 @@ _APART = frozenset([_CACHE, _EXTENDED, dis.opmap.get("PUSH_NULL", -1)])
 
 
 def with_name(opcode: int, arg: int, number: int) -> int:
-    """Return the argument, without what extends it, of an instruction that takes another name."""
+    """Return the low byte of an instruction's argument for another name number."""
     flags = FLAGS.get(opcode, 0)
     return arg & (1 << flags) - 1 | number << flags
 
 
 def positions(code: CodeType) -> list[tuple[int | None, ...]]:
-    """Return where each unit of code stands in the text: first and last line, first and last column.
+    """Return the source position of each unit of code: first and last line, first and last column.
 
-    Python 3.10 has no columns: in their place are the offsets of the instructions that begin and end the expression.
-    These follow from the stack: an expression's value stands where that of its first part has stood.
+    Python 3.10 has no columns: the offsets of the expression's first and last instruction take their place. They follow
+    from the stack: an expression's value occupies the slot of its first part.
     """
     if hasattr(code, "co_positions"):
         return list(code.co_positions())
@@ -227,7 +300,7 @@ def positions(code: CodeType) -> list[tuple[int | None, ...]]:
 
 
 _VALUES = ("LOAD_", "CALL_", "BINARY_", "UNARY_", "COMPARE_", "BUILD_", "FORMAT_", "MAKE_", "IS_", "CONTAINS_", "DUP_")
-_PAIRS = frozenset(["LOAD_METHOD", "DUP_TOP"])  # these leave two where one was
+_PAIRS = frozenset(["LOAD_METHOD", "DUP_TOP"])  # these push two values where one was
 _LEAVING = frozenset(["RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP_ABSOLUTE", "JUMP_FORWARD"])
 
 
@@ -236,9 +309,9 @@ def _effect(step: Step, jump: bool) -> int:
 
 
 def _depths(steps: list[Step]) -> dict[int, int]:
-    """Return how much stands on the stack before each instruction of Python 3.10 that is reached."""
+    """Return the stack depth before each reachable instruction of Python 3.10."""
     at, depths = {step.start: step for step in steps}, dict[int, int]()
-    found = [(0, 1)]  # what a generator takes first
+    found = [(0, 1)]  # the value sent to a generator first
     while found:
         start, depth = found.pop()
         if start in depths or start not in at:
@@ -252,7 +325,7 @@ def _depths(steps: list[Step]) -> dict[int, int]:
 
 
 class _Moved:
-    """Where the instructions of code stand once some of them, by the offset where each begins, take more units."""
+    """Maps offsets to the new code; `longer` gives the additional units of each replaced instruction by its offset."""
 
     def __init__(self, longer: Mapping[int, int]) -> None:
         self.starts = sorted(longer)
@@ -263,8 +336,8 @@ class _Moved:
 
 
 def expanded(code: CodeType, instead: Mapping[int, Sequence[Step]], consts: tuple[Any, ...]) -> CodeType:
-    """Return code with sequences in place of the instructions that begin at these offsets, and these constants: what
-    lies between is copied, and of the tables only what moves is made anew.
+    """Return code with the instructions at these offsets replaced by sequences, and with these constants: the code
+    between is copied, and only moved parts of the tables are rebuilt.
     """
     old, jumps = code.co_code, [step for step in jumps_of(code) if step.start not in instead]
     ends = {start: _end(old, start) for start in instead}
@@ -275,7 +348,7 @@ def expanded(code: CodeType, instead: Mapping[int, Sequence[Step]], consts: tupl
     while longer != (more := {start: units for start, part in parts.items()
                               if (units := (len(part) - ends[start] + start) // 2)}):
         longer, moved = more, _Moved(more)
-        for step in jumps:  # until none needs a longer argument
+        for step in jumps:  # repeat until no jump needs a longer argument
             parts[step.start] = _encoded(step.opcode, _argument(step, moved), (ends[step.start] - step.start) // 2)
     made, at = bytearray(), 0
     for start in sorted(parts):
@@ -290,7 +363,7 @@ def expanded(code: CodeType, instead: Mapping[int, Sequence[Step]], consts: tupl
 
 
 def _end(units: bytes, start: int) -> int:
-    """Return where an instruction ends, with its caches."""
+    """Return the end of an instruction, including its caches."""
     while units[start] == _EXTENDED:
         start += 2
     start += 2
@@ -300,7 +373,7 @@ def _end(units: bytes, start: int) -> int:
 
 
 def _encoded(opcode: int, arg: int, least: int = 1) -> bytes:
-    """Return an instruction without its caches, in some units at least."""
+    """Return an instruction without caches, in at least `least` units."""
     size = max(least, (arg.bit_length() + 7) // 8)
     return bytes(part for more in range(size - 1, 0, -1) for part in (_EXTENDED, arg >> 8 * more & 255)
                  ) + bytes([opcode, arg & 255])
@@ -313,8 +386,7 @@ def _argument(step: Step, moved: Callable[[int], int]) -> int:
 
 
 def _locations(table: bytes, longer: Mapping[int, int]) -> bytes:
-    """Return the table of lines and columns (CPython's Objects/locations.md): what became longer stands where it was.
-    """
+    """Return the line and column table (CPython's Objects/locations.md); longer sequences keep their position."""
     begins = [match.start() for match in _ENTRY.finditer(table)]
     ends = [*accumulate((table[begin] & 7) + 1 for begin in begins)]  # in units
     found = dict[int, int]()
@@ -328,7 +400,7 @@ def _locations(table: bytes, longer: Mapping[int, int]) -> bytes:
         kind, where = table[begin] >> 3 & 15, table[begin + 1:end]
         made += table[at:begin]
         for done in range(0, found[place], 8):
-            if done and kind in (11, 12):  # by how many lines it is further
+            if done and kind in (11, 12):  # the line delta applies to the first entry only
                 kind = 10
             elif done and kind in (13, 14):
                 where = b"\0" + where[next(k for k, part in enumerate(where) if not part & 64) + 1:]
@@ -341,7 +413,7 @@ _ENTRY = re.compile(rb"[\x80-\xff]")
 
 
 def _low_first(value: int) -> bytes:
-    """Return a number in groups of six bits, the lowest first."""
+    """Return a number as groups of six bits, the lowest first."""
     if value < 64:
         return _SHORT[value]
     groups = bytearray()
@@ -357,7 +429,7 @@ _SHORT = [bytes([value]) for value in range(64)]
 def _handlers(table: bytes, moved: Callable[[int], int]) -> bytes:
     """Return the table of exception handlers (CPython's Objects/exception_handling_notes.txt)."""
     numbers, value = list[int](), 0
-    for byte in table:  # in groups of six bits, the highest first
+    for byte in table:  # groups of six bits, the highest first
         value = value << 6 | byte & 63
         if not byte & 64:
             numbers.append(value)
@@ -367,14 +439,14 @@ def _handlers(table: bytes, moved: Callable[[int], int]) -> bytes:
         place = moved(2 * start) // 2
         row = [_low_first(number)[::-1] for number in (
             place, moved(2 * (start + size)) // 2 - place, moved(2 * target) // 2, depth)]
-        # the highest group comes first, and all but the last say that more follow
+        # the highest group first; all groups but the last have the continuation bit
         row = [bytes([*[byte | 64 for byte in part[:-1]], part[-1] & 63]) for part in row]
         made += bytes([row[0][0] | 128]) + row[0][1:] + b"".join(row[1:])
     return bytes(made)
 
 
 def _lines(code: CodeType, moved: Callable[[int], int]) -> bytes:
-    """Return Python 3.10's table of lines (PEP 626)."""
+    """Return Python 3.10's line table (PEP 626)."""
     table, last = bytearray(), code.co_firstlineno
     for start, end, line in code.co_lines():
         size, step = moved(end) - moved(start), 0 if line is None else line - last

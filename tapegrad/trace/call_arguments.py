@@ -1,6 +1,4 @@
-"""What a call makes of plain values: where its `out=` stands, calls of constants, the
-content of what has no gradient.
-"""
+"""call_arguments: calls on plain values, the position of `out=`, and the plain contents of values without gradient."""
 
 from __future__ import annotations
 
@@ -30,17 +28,14 @@ from tapegrad.tree.flatten import flatten, is_leaf
 
 @functools.cache
 def place_of_out(meaning: Callable[..., Any]) -> int:
-    """Return which of a meaning's arguments, which are those of the function it stands for,
-    is `out`; 0 where none is.
-    """
+    """Return the position of `out` among an implementation's arguments, which are those of its function; 0 if none."""
     code = getattr(inspect.unwrap(meaning), "__code__", None)
     names = () if code is None else code.co_varnames[:code.co_argcount]
     return names.index("out") if "out" in names else 0
 
 
 def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function that tapegrad does not know on values through which no gradient flows; an array that it returns
-    is another.
+    """Call an unknown function on values through which no gradient flows; a returned array becomes a traced constant.
     """
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [])
@@ -54,7 +49,7 @@ def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], k
         return value
     sharing = [x for x, copy in zip(leaves, handed) if copy is not x and isinstance(copy, np.ndarray)
                and np.may_share_memory(value, copy)]
-    if sharing:  # it is a view of an argument, or that itself: of its copy, here
+    if sharing:  # the result is an argument or a view of one, here of the copy that was handed out
         value = duplicate(value)
         value.flags.writeable = all(is_writable(behind(x)) for x in sharing)
     y = tracer.proxy(tracer.constant(id(value), value, value), value, tracer)
@@ -64,7 +59,7 @@ def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], k
 
 
 def _guard_whole(x: Any) -> None:
-    """Guard a traced value of any kind: a number, an array."""
+    """Guard a traced number or array."""
     val = behind(x)
     if isinstance(val, (np.ndarray, np.generic)):
         guard_content(x)
@@ -73,9 +68,7 @@ def _guard_whole(x: Any) -> None:
 
 
 def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a function gives of plain values, and of copies of the arrays, to which it may write: it raises and
-    warns as it does.
-    """
+    """Call a function on plain values and copies of the arrays, which it may write to; it may raise and warn."""
     leaves: list[Any] = []
     structure = flatten((args, kwargs), "", leaves, [], shared=False)
     args, kwargs = structure.build([np.copy(x) if isinstance(x, np.ndarray) else x for x in map(behind, leaves)])
@@ -83,7 +76,7 @@ def rehearse(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def takes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a function takes these arguments, where what it means here does not."""
+    """Return whether the function accepts these arguments, where its implementation here does not."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -94,10 +87,10 @@ def takes(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def content(x: Any, frame: FrameType) -> Any:
-    """Return the content of a traced array, which a frame asks for: a constant, or what no gradient flows
-    through, which is guarded.
+    """Return the content of a traced array for a frame that converts it: of a constant, or guarded if no gradient
+    flows.
 
-    Raises ConcretizationError where a gradient would be lost.
+    Raises ConcretizationError if a gradient would be lost.
     """
     op, val = views.peek(x), behind(x)
     if not x._tracer.independent(op) or isinstance(x._val, Traced):
@@ -112,22 +105,22 @@ def content(x: Any, frame: FrameType) -> Any:
 
 
 def _whole(x: Any, frame: FrameType) -> Any:
-    """Return the integer or bool that NumPy's class of such makes of a traced number, where that asks for it; guarded,
-    as what `int(x)` gives is.
+    """Return, guarded as by `int(x)`, a traced number as the NumPy integer or bool class that the frame is calling
+    makes it; None if it calls no such class.
     """
     fn = None if shape_of(behind(x)) else asking_class(frame)
     if fn is None or not issubclass(fn, (np.integer, np.bool_)):
         return None
     value = x._ask(fn, behind(x))
     if fn is not np.bool_ and not np.isfinite(behind(x)):
-        return None  # what a cast makes of one is no whole number of it
+        return None  # casting inf or nan gives an arbitrary integer
     (bool if fn is np.bool_ else int)(x)
     return np.asarray(value)
 
 
 def guard_content(x: Any) -> Any:
-    """Return the numbers of a traced array, which steer the program: a tape holds for these alone, and so do those of
-    the traces around it. Where they have a gradient that nobody wants, the tape has none by them.
+    """Return the values of a traced array and guard them in this trace and in outer ones: control depends on them. An
+    unwanted gradient through them is given up.
     """
     val = behind(x)
     while isinstance(x, Traced):
@@ -140,7 +133,7 @@ def guard_content(x: Any) -> Any:
 
 
 def _is_index(x: Any, frame: FrameType) -> bool:
-    """True for integers or a mask by which a frame reads or writes a part of an array just now."""
+    """Return whether integers or a mask are the index of the read or write that a frame is executing."""
     if x.dtype.kind not in ("b", "i", "u"):
         return False
     code, at = frame.f_code, frame.f_lasti
@@ -148,21 +141,21 @@ def _is_index(x: Any, frame: FrameType) -> bool:
 
 
 def answers_ufuncs(kind: type) -> bool:
-    """True for a program's class that is no array's and says itself what ufuncs make of its objects."""
+    """Return whether a class outside NumPy and tapegrad defines `__array_ufunc__`."""
     return callable(getattr(kind, "__array_ufunc__", None)) and not issubclass(kind, (Traced, np.ndarray, np.generic))
 
 
 def comes_first(kind: type) -> bool:
-    """True for a class that arrays leave an operator to."""
+    """Return whether arrays leave an operator to objects of this class."""
     return kind not in ARRAYS and (getattr(kind, "__array_ufunc__", kind) is None
                                    or getattr(kind, "__array_priority__", 0.0) > 0.0)
 
 
-ARRAYS: set[type] = set()  # of other libraries: beside traced values they are NumPy's
+ARRAYS: set[type] = set()  # array classes of other libraries, treated as NumPy's beside traced values
 
 
 def shown_array(x: Any) -> Any:
-    """Return the array that an object of a program's class shows itself as, which may be a traced one."""
+    """Return the array, possibly traced, that an object's own `__array__` returns; other objects unchanged."""
     cls = type(x)
     if cls in ARRAYS:
         return np.asarray(x)
@@ -172,7 +165,5 @@ def shown_array(x: Any) -> Any:
 
 
 def shown_arrays(inputs: tuple[Any, ...]) -> Any:
-    """Return what a ufunc is given with arrays for objects that show themselves as such; None where one of these says
-    itself what ufuncs make of it.
-    """
+    """Return ufunc operands with objects replaced by their arrays; None if one of them defines `__array_ufunc__`."""
     return None if any(answers_ufuncs(type(x)) for x in inputs) else tuple(map(shown_array, inputs))

@@ -1,4 +1,4 @@
-"""checkpoint: a function whose calls are one operation with a subtape on the tape of the trace that runs."""
+"""checkpoint: functions whose calls are recorded as one operation with a subtape."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Placed = Callable[[Tracer, Tape, list[Any], int], Any]
 
 
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that computes what `f` does, and keeps nothing of it for the reverse sweep, which computes it
-    again from the arguments.
+    """Return a function that computes `f` and keeps no intermediate values for the reverse sweep, which recomputes them
+    from the arguments.
 
-    A call is one operation, which carries a subtape: memory against time, as `jax.checkpoint` has it. Random numbers
-    are drawn once, and kept. What `f` has captured is an argument as well; it may write to the arrays that it is given.
-    Raises MutationError where it changes a list, a dict or an object that is not its own, ArgumentError where it
-    reaches traced values by another name: no second run would do that.
+    A call is one operation with a subtape: it trades time for memory, as `jax.checkpoint` does. Random numbers are
+    drawn once and kept. Captures of `f` are arguments as well; `f` may write to arrays that it receives. Raises
+    MutationError if it changes a list, a dict or an object that is not its own, ArgumentError if it reads traced values
+    by another name: a second run would not do the same.
 
     >>> import numpy as np, tapegrad as tg
     >>> layer = checkpoint(lambda x: np.sin(np.sin(x)))
@@ -53,7 +53,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
 
 
 def as_subtape(f: Callable[..., Any], noun: str, placed: Placed | None = None) -> Callable[..., Any]:
-    """Return a function whose calls are one operation with a subtape in a trace, and calls of `f` outside."""
+    """Return a function whose calls in a trace are one operation with a subtape; outside a trace it calls `f`."""
     if not callable(f):
         raise ArgumentError(f"{noun} of {brief(f)}, which is no function", user_location(), f"tg.{noun}(f)(x)")
 
@@ -61,14 +61,13 @@ def as_subtape(f: Callable[..., Any], noun: str, placed: Placed | None = None) -
         return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs, noun=noun, placed=placed)
     called.__name__, called.__doc__ = name_of(f), getattr(f, "__doc__", None)
     called.__wrapped__ = f  # type: ignore[attr-defined]
-    # so that what is searched goes on into `f`
+    # searches of the program then follow `f`
     called.__module__ = getattr(f, "__module__", None) or called.__module__
     return called
 
 
 class Written:
-    """What a function has done to its arguments in a trace of its own: the arrays that it has written to, and
-    why it cannot run again.
+    """A separately traced function's effects on its arguments: the arrays it wrote to, and why it cannot be repeated.
     """
 
     def __init__(self) -> None:
@@ -92,11 +91,11 @@ class Written:
 
 def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refuses: bool = True,
              noun: str = "checkpoint", placed: Placed | None = None) -> Any:
-    """Call a function as one operation of the innermost trace; where that cannot be, and it
-    need not be refused, as it is.
+    """Record a call of a function as one operation of the innermost trace; if that is impossible, raise, or call it
+    directly if not `refuses`.
 
-    `placed` puts the operation of a subtape there, for some arguments, and returns proxies of the results, of which
-    there are so many; the rest is what was drawn.
+    `placed(tracer, tape, leaves, count)` puts the operation on the tape and returns proxies of the `count` results;
+    values after these are the drawn random numbers.
     """
     tracer: Tracer = running.tracers[-1]
     tape, leaves, done, _ = traced(f, args, kwargs)
@@ -126,7 +125,7 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _written_elsewhere(tape: Tape) -> tuple[str, Location | None]:
-    """Return what the program of a tape writes but to arrays, and where: "" where that is nothing."""
+    """Return what the program of a tape writes besides arrays, and where; "" if nothing."""
     effects = tape.structure.effects
     for write, place in () if effects is None else effects.writes:
         if type(write) is not RefillWrite:
@@ -141,9 +140,7 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> Any:
 
 def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
            replays: bool = False) -> tuple[Tape, list[Any], Written, Signature]:
-    """Return the tape of a call for the plain values of its arguments, the leaves of these, and what
-    the call has done to them.
-    """
+    """Trace a call on the plain values of its arguments; return the tape, the leaves, and its effects on them."""
     walks: list[Walk] = []
     signature, leaves, _ = flatten_call(f, args, kwargs, walks)
     known = list(map(plain, leaves))
@@ -154,7 +151,7 @@ def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     done, replays = Written(), replays or any(each.replays for each in running.tracers)
     outer = next((each for each in running.tracers if each.settings or each.silenced), None)
 
-    def strictly(*args: Any, **kwargs: Any) -> Any:  # where the program makes errors of NumPy's warnings, or none
+    def strictly(*args: Any, **kwargs: Any) -> Any:  # under the settings and filters that the program has in force
         running.tracers[-1].strictly(dict(outer.settings), outer.silenced)  # type: ignore[union-attr]
         return fn(*args, **kwargs)
     try:
@@ -167,7 +164,7 @@ def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
 
 def _stands_for(walks: list[Walk], memos: list[dict[int, Any]]) -> dict[int, list[Any]]:
-    """Return what was copied for a trace inside, by the ids of the copies: in this trace, and in those around it."""
+    """Return the chain of originals by the ids of the copies for an inner trace: in this trace and in outer ones."""
     originals = [tracer.rerouting.copies.originals for tracer in reversed(running.tracers)
                  if tracer.rerouting is not None and tracer.rerouting.copies is not None]
     found: dict[int, list[Any]] = {}
@@ -182,7 +179,7 @@ def _stands_for(walks: list[Walk], memos: list[dict[int, Any]]) -> dict[int, lis
 
 
 class _Call:
-    """A call of a function as one of the leaves of its arguments and of what it has captured."""
+    """A function's call as a function of the leaves of its arguments and captures."""
 
     def __init__(self, signature: Signature) -> None:
         self.signature, self.__name__ = signature, name_of(signature.fn)
@@ -200,7 +197,7 @@ class _Call:
 
 
 def guard_raised(tracer: Tracer, call: Callable[..., Any], leaves: Sequence[Any], err: Exception) -> None:
-    """Guard that a call raised, in the trace that made it and those around: the program may catch the error."""
+    """Guard that a call raised, in its trace and in outer ones: the program may catch the error."""
     tracer.raised(call, tuple(leaves), {}, err)
     inner = [within(leaf, tracer) for leaf in leaves]
     if (outer := tracer_of(inner)) is not None:
@@ -209,24 +206,20 @@ def guard_raised(tracer: Tracer, call: Callable[..., Any], leaves: Sequence[Any]
 
 def refused(f: Callable[..., Any], why: str, noun: str = "checkpoint",
             where: Location | None = None) -> MutationError:
-    """Return the error of a function that is no subtape."""
+    """Return the error for a function that cannot be a subtape."""
     return MutationError(f"{noun} of {name_of(f)}: it {why}, and a second run would do so again, or not know of it",
                          where or user_location(), "pass what it reads as an argument, and return what is new")
 
 
 def place(tracer: Tracer, body: Op, args: list[Any], value: tuple[Any, ...]) -> Any:
-    """Put a call on the tape of a trace, and of those around it that its arguments are of;
-    return proxies of its value.
-    """
+    """Record a call in a trace and in those outer traces that its arguments belong to; return proxies of its value."""
     inner = [within(arg, tracer) for arg in args]
     outer = tracer_of(inner)
     return tracer.record(body, tuple(args), {}, value if outer is None else place(outer, body, inner, value))
 
 
 def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
-    """Return how the result of a tape is nested, and its parts: operations, and values that
-    are the same in each run.
-    """
+    """Return the structure of a tape's result and its parts: operations, and values that are the same in every run."""
     result = tape.result
     if (result.fn is pack and isinstance(result.kwargs["into"], Structure)
         and result is tape.ops[-1]):
@@ -238,7 +231,7 @@ def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
 
 
 def unfit(tape: Tape, leaves: list[Any], done: Written) -> str:
-    """Return why a tape is no subtape of the one around it, "" if it is one."""
+    """Return why a tape cannot be a subtape, "" if it can."""
     if any(isinstance(op.val, Traced) for op in tape.ops if isinstance(op, Constant)):
         return "reads traced values by another name than that of an argument or a captured variable"
     if done.finals:
@@ -250,7 +243,7 @@ def unfit(tape: Tape, leaves: list[Any], done: Written) -> str:
 
 
 def bare(tape: Tape) -> Tape:
-    """Give up the arrays on a tape, which would keep alive what a checkpoint is to forget; their types stay."""
+    """Drop the arrays on a tape, which a checkpoint must not keep alive; their specs stay."""
     for op in tape.ops:
         if isinstance(op, Call):
             op.pb = None

@@ -1,4 +1,4 @@
-"""checkpoint_loop: many steps from state to state as one operation, of which few states are kept for the sweep."""
+"""checkpoint_loop: many steps from state to state as one operation that keeps few states for the reverse sweep."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tapegrad.tree.copies import running
 
 
 def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that makes of one step, from a state to the next, a function that takes `n` of them,
-    and keeps `slots` states in all.
+    """Return a decorator that turns one step, from a state to the next, into a function that takes `n` steps and keeps
+    `slots` states in all.
 
-    The reverse sweep advances again from the states that are kept, as seldom as possible: by the binomial schedule of
-    Griewank and Walther (2000). 100,000 steps with 30 states kept take 447,640 more. The step is traced once, at the
-    first state: a later one that takes another path is refused. What follows the state among the arguments, and what
-    the step has captured, is the same in all steps. Raises ArgumentError for a step that draws random numbers, or does
-    not return a state like the one it is given.
+    The reverse sweep recomputes from the kept states as seldom as possible, by the binomial schedule of Griewank and
+    Walther (2000): 100,000 steps with 30 kept states take 447,640 more. The step is traced once, at the first state; a
+    later step that takes another path is refused. The arguments after the state and the captures of the step are the
+    same in all steps. Raises ArgumentError if a step draws random numbers, or returns a state unlike the one it
+    received.
 
     >>> import tapegrad as tg
     >>> @checkpoint_loop(1000, slots=10)
@@ -48,7 +48,7 @@ def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], C
             raise ArgumentError(f"checkpoint_loop of {brief(step)}, which is no function", user_location(),
                                 "tg.checkpoint_loop(n, slots)(step)(state)")
 
-        times, places = range(n), range(slots)  # which are no numbers: what a function has captured is an input
+        times, places = range(n), range(slots)  # ranges, because captured numbers would become inputs
 
         def loop(state: Any, *args: Any, **kwargs: Any) -> Any:
             if running.tracers:
@@ -63,8 +63,8 @@ def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], C
 
 
 def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Take `n` steps as one operation of the innermost trace."""
-    tape, leaves, done, signature = traced(step, args, kwargs, replays=True)  # each step must go the way of the first
+    """Record `n` steps as one operation of the innermost trace."""
+    tape, leaves, done, signature = traced(step, args, kwargs, replays=True)  # every step must take the first's path
     name = name_of(step)
     if why := done.why or unfit(tape, leaves, done) or ("writes to its arguments" if done.finals else ""):
         raise refused(step, why)
@@ -85,13 +85,13 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
             raise ArgumentError(f"checkpoint_loop of {name}: a step makes {now} of {x.label or 'its state'}, which is "
                                 f"{was}", user_location(), "a first state of the type that a step returns")
     failed: Exception | None = None
-    if n > 1:  # what is no state may change from step to step
+    if n > 1:  # values outside the state could change from step to step
         try:
             second = traced(step, (values[0] if into is None else into.build(values), *args[1:]), kwargs,
                             replays=True)[0]
         except TapeError:
             raise
-        except Exception as err:  # which it raises below, where that is guarded
+        except Exception as err:  # raised below, where it is guarded
             second, failed = None, err  # type: ignore[assignment]
         if second is not None:
             made = taken_apart(second)[1]
@@ -101,7 +101,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
                                     user_location(), "what changes as a part of the state, np.where instead of a "
                                                      "branch, random numbers drawn before")
     inside = range(state.start, state.start + state.size)
-    # what is given to all steps, then what is handed on
+    # the values common to all steps, then the state
     order = [*(k for k in range(len(leaves)) if k not in inside), *inside]
     inputs: list[Operation] = [*tape.inputs]
     tape.ops[1:len(inputs)] = [inputs[1 + k] for k in order]
@@ -116,7 +116,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
         raise GuardError(f"checkpoint_loop of {name}: a later step takes another path than the first, {err.what}",
                          err.where,
                          "np.where instead of the branch, or a loop of Python's with tg.checkpoint") from None
-    except ReplayError as err:  # of a step, which the program may catch
+    except ReplayError as err:  # raised by a step, which the program may catch
         cause = err.__cause__ if isinstance(err.__cause__, Exception) else err
         guard_raised(running.tracers[-1], steps, leaves, cause)
         raise cause from None
@@ -128,7 +128,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
 
 
 def _difference(a: Tape, b: Tape) -> str | None:
-    """Return what the second of two traces does otherwise than the first, None where they agree."""
+    """Return the first difference between two traces, None if they agree."""
     for one, two in zip(a.ops, b.ops):
         if not _agree(one, two):
             return f"{one!r} and then {two!r}"
@@ -149,7 +149,7 @@ def _agree(one: Operation, two: Operation) -> bool:
 
 
 def _stand_alike(x: Any, y: Any) -> bool:
-    """Return whether two values that stand on a tape are the same, or operations in one place."""
+    """Return whether two operands are equal values, or operations at the same position."""
     if isinstance(x, Operation) and isinstance(y, Operation):
         return x.id == y.id
     return bool(x.equal(y)) if is_tensor(x) and is_tensor(y) else alike(x, y)

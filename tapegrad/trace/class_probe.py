@@ -1,7 +1,7 @@
-"""class_probe: of which class NumPy's own function makes its results, where arrays of a class of the program's go in.
+"""class_probe: finds the classes of a NumPy function's results for arrays of a program's class.
 
-NumPy decides that function by function (`x.sum()` is of the class, `x.dot(x)` and `np.concatenate([x, x])` are not), so
-it is asked: it runs on arrays of a class that only notes what is asked of it.
+NumPy decides function by function (`x.sum()` has the class, `x.dot(x)` and `np.concatenate([x, x])` do not), so the
+function runs on arrays of a probe class that records what is looked up on it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tapegrad.numbers.formatting import plain
 
 
 class Found(NamedTuple):
-    """A result that is of a class: the array whose class that is, whether it is that array itself, or made of nothing,
-    and whether `__array_wrap__` made it, of which call of a ufunc.
+    """A result that has a class: the array it inherits the class from; whether it is that array itself (`same`), or was
+    made without one (`fresh`); and whether `__array_wrap__` made it, with its ufunc context.
     """
 
     origin: Any
@@ -29,15 +29,15 @@ class Found(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What NumPy's function made, with Found for what is of a class; and for what of a class's own it asked."""
+    """A NumPy function's result, with Found for each part that has a class, and the overridden names that it looked up.
+    """
 
     result: Any
     asked: set[str]
 
     @property
     def wrapped(self) -> bool:
-        """True where all that is of a class was made by `__array_wrap__`, of a call with what was given, and nothing
-        came of it afterwards.
+        """True if `__array_wrap__` made every part that has a class, directly from the arguments and as the last step.
         """
         parts = self.result if type(self.result) is list else [self.result]
         return all(type(part) is Found and part.wrapped
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 class Probe(np.ndarray):
-    """An array of some class, made from another of that."""
+    """An array of a probe class; views and results inherit its origin."""
 
     origin: Any = None
     asked: set[str] = set()  # noqa: RUF012
@@ -59,9 +59,7 @@ class Probe(np.ndarray):
 
 def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type,
            names: Callable[[Any], frozenset[str]]) -> Answer:
-    """Run a function of NumPy's on probes of the `viewed` arrays among its arguments; `names` tells what their class
-    has of its own.
-    """
+    """Run a NumPy function on probes of the `viewed` arguments; `names` returns the names that a class overrides."""
     asked: set[str] = set()
     probes: dict[int, Any] = {}
 
@@ -82,7 +80,7 @@ def probed(fn: Callable[..., Any], args: Any, kwargs: Any, viewed: type,
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             result = fn(*given[0], **given[1])
-    except Exception:  # of a function that writes to what it is given, or of one that raises of the traced values too
+    except Exception:  # it writes to its arguments, or raises for the traced values too
         return Answer(None, asked)
     return Answer(_found(result, probes), asked)
 
@@ -97,7 +95,8 @@ def _found(x: Any, probes: dict[int, Any]) -> Any:
 
 
 def _given(context: Any, probes: dict[int, Any]) -> Any:
-    """Return of which call `__array_wrap__` heard, element by element, with the arrays that the probes stand for."""
+    """Return the context passed to `__array_wrap__`, with probes replaced by their arrays; None for generalised ufuncs.
+    """
     known = {id(probe): probe.origin for probe in probes.values()}
     return None if context is None or context[0].signature else (context[0], tuple(known.get(id(arg), arg)
                                                                                    for arg in context[1]), *context[2:])
@@ -105,7 +104,7 @@ def _given(context: Any, probes: dict[int, Any]) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _kind(names: frozenset[str], priority: float) -> type[Probe]:
-    """Return a class of probes that notes who asks for these names."""
+    """Return a probe class that records lookups of these names."""
     own: dict[str, Any] = {name: _trap(name) for name in names}
     return type("Probe", (Probe,), {**own, "__array_priority__": priority})
 

@@ -1,8 +1,8 @@
-"""closed_world: what the code of installed packages leads to, kept from one search for originals to the next.
+"""closed_world: the objects reachable from the code of installed packages, cached between searches for originals.
 
-A model of a public library leads to thousands of functions, classes and tables of its package, at each trace the same.
-Of each is kept what stood in it, and whether that is still there is told in a fraction of the time that it takes to
-follow it again. What has changed since is followed again.
+A model of a public library reaches thousands of functions, classes and tables of its package, the same in each trace.
+The cache keeps each object's references; comparing them takes a fraction of the time of following them again. Objects
+whose references changed are followed again.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from typing import Any
 
 from tapegrad.numbers.object_state import attributes
 
-KEPT = 16  # worlds
-TOGETHER = 32  # namespaces, objects and cells that are compared at once
-FEW = 256  # things in one that may have changed
+KEPT = 16  # closed worlds that are cached
+TOGETHER = 32  # namespaces, objects and cells compared in one call
+FEW = 256  # changed objects, beyond which a new search is made
 _PARTS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 _ORDER = attrgetter("__mro__")
 
 
 class ClosedWorld:
-    """What roots lead to: `met` by id, with what leads to each, the ids of all that was `seen` on the way; what of it a
-    trace makes a copy of where it is `given`; and what is `open`, to be followed at each search. `spaces` are read
-    besides those of the functions; `readers` tell objects by `id` or search for them.
+    """The objects reachable from some roots.
+
+    `met`: by id; `parents`: what refers to each; `seen`: ids of everything on the way. `given`: those that a trace
+    copies. `open`: those that each search follows. `spaces`: namespaces read besides the functions' globals. `readers`:
+    functions that identify objects by `id` or search for them.
     """
 
     def __init__(self, met: dict[int, Any], parents: dict[int, list[tuple[Any, str]]],
@@ -43,19 +45,19 @@ class ClosedWorld:
         self.orders = [x.__mro__ for x in self.classes]
         for fn in self.functions:
             spaces.setdefault(id(fn.__globals__), (fn.__globals__, []))[1].append(fn)
-        # what holds others, what is in it, and what is to be followed again where that has changed
+        # containers, their contents, and the objects to follow again if these changed
         held = [(space, get_referents(space), fns) for space, fns in spaces.values()]
         for x in closed:
             held += [(part, get_referents(part), [x]) for part in _holders(x)]
         self.seen.update(map(id, self.orders), *(map(id, then) for _, then, _ in held))
-        # several together, with marks between: one call tells whether anything in them has changed
+        # several at once, separated by marks: one call shows whether any of them changed
         self.held = [([part for holder, _, _ in some for part in (holder, _END)],
                       [part for _, then, _ in some for part in (*then, *_END)], some)
                      for some in (held[at:at + TOGETHER] for at in range(0, len(held), TOGETHER))]
         self.seen.update(id(cell) for fn in self.functions for cell in fn.__closure__ or ())
 
     def changed(self) -> list[Any]:
-        """Return what may lead elsewhere now."""
+        """Return the objects whose references may have changed."""
         found = [x for holders, contents, held in self.held if not _are(get_referents(*holders), contents)
                  for holder, then, xs in held if not _are(get_referents(holder), then) for x in xs]
         if not _are([*map(_ORDER, self.classes)], self.orders):
@@ -72,7 +74,7 @@ _END = (object(),)
 
 
 def _holders(x: Any) -> Iterator[Any]:
-    """Yield what a thing keeps its parts in."""
+    """Yield the containers of an object's references."""
     if type(x) is FunctionType:
         yield from x.__closure__ or ()
         if x.__dict__:
@@ -80,7 +82,7 @@ def _holders(x: Any) -> Iterator[Any]:
         if x.__kwdefaults__:
             yield x.__kwdefaults__
     elif issubclass(type(x), type):
-        yield get_referents(type.__dict__["__dict__"].__get__(x))[0]  # that of which it shows a view
+        yield get_referents(type.__dict__["__dict__"].__get__(x))[0]  # the dict behind the mappingproxy
     else:
         yield x
         own = attributes(x)
@@ -93,16 +95,16 @@ def _are(now: list[Any], then: list[Any]) -> bool:
 
 
 _worlds: dict[tuple[Any, ...], ClosedWorld] = {}
-ENDS: dict[tuple[Any, ...], dict[int, Any]] = {}  # by roots: the originals at which their world ends
+ENDS: dict[tuple[Any, ...], dict[int, Any]] = {}  # by roots: the originals at which their closed world ends
 
 
 def closed_world(key: tuple[Any, ...], make: Callable[[], ClosedWorld]) -> tuple[ClosedWorld, list[Any]]:
-    """Return what the roots of a key lead to, and what of that is to be followed all the same."""
+    """Return the closed world of a key's roots, and its objects that must be followed in this search."""
     world = _worlds.pop(key, None)
     changed = [] if world is None else world.changed()
     if world is None or len(changed) > FEW:
         world, changed = make(), []
-    _worlds[key] = world  # behind the others: the first in line was used longest ago
+    _worlds[key] = world  # at the end: the first entry was used longest ago
     for old in [*_worlds][:-KEPT]:
         _worlds.pop(old, None)
         ENDS.pop(old[:2], None)

@@ -1,4 +1,4 @@
-"""collector: Python's cyclic garbage collector, paused while tapes are made."""
+"""collector: pauses Python's cyclic garbage collector while tapes are made."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tapegrad.interrupts import begin, end, whole
 class _Collector:
     """Pauses Python's cyclic garbage collector while any trace runs.
 
-    A trace allocates and frees nothing; full collections walk the growing tape again and again, which
-    more than doubled the time of an operation at 10^5 operations. Meanwhile an interrupt waits until what a trace
-    replaces is replaced.
+    A trace allocates and frees nothing, and full collections walk the growing tape again and again, which more than
+    doubled the time per operation at 10^5 operations. Interrupts are deferred for the same time, so that replacements
+    are complete.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""constructor_calls: which calls of np.zeros, np.array and the like make traced arrays: those of Python code
-that is at work on traced values.
+"""constructor_calls: decides which calls of np.zeros, np.array and the like make traced arrays: those of Python code
+that handles traced values.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tapegrad.trace.bytecode import positions
 from tapegrad.trace.conversions import ORIGINAL, to_class
 from tapegrad.tree.copies import running
 
-# Python code of these is at work on traced values where some stand in its own variables, or in those of what called it
-# there; other code always is.
+# Python code of these handles traced values if its own variables, or those of its callers in such packages, hold any;
+# other code always does.
 LIBRARIES = frozenset(sys.stdlib_module_names) | {"numpy", "scipy", "torch", "optree", "rich", "jax"}
 
-# Called by these, which are C, a constructor is called by the code that named it: `map(np.array, rows)`.
+# When one of these calls a constructor from C, the caller is the code that named it: `map(np.array, rows)`.
 HANDING = frozenset([
     "map", "list", "tuple", "set", "dict", "filter", "sorted", "sum", "max", "min", "any", "all", "zip", "next",
     "enumerate", "extend", "starmap", "call",
@@ -32,8 +32,7 @@ HANDING = frozenset([
 
 
 def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stand-in for a constructor: called by Python code that is at work on traced
-    values, it makes a traced array.
+    """Return a stand-in for a constructor that makes a traced array if Python code that handles traced values calls it.
     """
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
@@ -48,13 +47,13 @@ def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any
 
 
 def _caller() -> FrameType:
-    """Return the frame that called a stand-in, past what calls a variable for it."""
+    """Return the frame that called a stand-in, skipping that of `to_class`."""
     frame = sys._getframe(2)
     return frame.f_back if frame.f_code is to_class.__code__ and frame.f_back is not None else frame
 
 
 def _is_called_by_program(frame: FrameType, args: Iterable[Any], name: str, shim: Any) -> bool:
-    """True if a frame's own code calls the constructor, and is at work on traced values."""
+    """Return whether a frame's own code calls the constructor and handles traced values."""
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     if package == "tapegrad" or (package in LIBRARIES and not _among(args) and not _is_at_work(frame)):
         return False
@@ -62,8 +61,7 @@ def _is_called_by_program(frame: FrameType, args: Iterable[Any], name: str, shim
 
 
 def _is_at_work(frame: FrameType | None) -> bool:
-    """True if a library's Python code has traced values among its variables, or what called
-    it has, up to the program.
+    """Return whether a library's frame, or one of its callers up to the program, has a traced value in its variables.
     """
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
         if any(_keeps(value) for value in frame.f_locals.values()):
@@ -73,13 +71,13 @@ def _is_at_work(frame: FrameType | None) -> bool:
 
 
 def _among(values: Iterable[Any]) -> bool:
-    """True if there is a traced value among these, or in a list or tuple of them."""
+    """Return whether any of these is a traced value or a list or tuple that holds one."""
     return any(isinstance(value, Traced) or (issubclass(type(value), (list, tuple)) and holds_traced(value))
                for value in values)
 
 
 def _keeps(x: Any, depth: int = 3) -> bool:
-    """True if a library's variable is, or keeps in its attributes, lists and dicts, a traced value."""
+    """Return whether a library's variable is a traced value or holds one in its attributes, lists or dicts."""
     if isinstance(x, Traced):
         return True
     kind = type(x)
@@ -96,15 +94,15 @@ def _keeps(x: Any, depth: int = 3) -> bool:
     return False
 
 
-MOST = 256  # parts of a list: an array that is plain for want of the others refuses what is traced
+MOST = 256  # items searched in a list; if this misses one, the plain array refuses the traced value
 _ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None), FunctionType, type, ModuleType, CodeType])
 
 
 def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
-    """True if the call in progress in a frame is that of the constructor.
+    """Return whether the call in progress in a frame is one of the constructor.
 
-    Compiled code (numpy.random, say) has no frame of its own: when it makes an array, which must be a plain one, the
-    call in progress is another.
+    Compiled code (numpy.random, say) has no frame: when it makes an array, which must be plain, the call in progress in
+    the frame is another.
     """
     path = callee(frame.f_code, frame.f_lasti)
     if path[-1] == name:
@@ -116,44 +114,44 @@ def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:
     if path[-1] == "getattr":
         return name in frame.f_code.co_consts
     found = None if path[-1] == "?" else _found(path, frame)
-    # it gets its arguments: `f(*map(np.array, rows))`
+    # the constructor is called for its arguments: `f(*map(np.array, rows))`
     return _is_or_holds(found, shim) or (type(found) is FunctionType and _among(args))
 
 
 def _found(path: tuple[str, ...], frame: FrameType) -> Any:
-    """Return what a dotted name leads to in a frame; the program's objects are asked for nothing."""
+    """Return the object of a dotted name in a frame, without running the program's code."""
     x = frame.f_locals.get(path[0], frame.f_globals.get(path[0]))
     for name in path[1:]:
         owner = x
         x = vars(x).get(name) if isinstance(x, ModuleType) else inspect.getattr_static(x, name, None)
-        x = x.__get__(owner) if type(x) is MemberDescriptorType and not isinstance(owner, type) else x  # of __slots__
+        x = x.__get__(owner) if type(x) is MemberDescriptorType and not isinstance(owner, type) else x  # a slot
     return x
 
 
 def _is_or_holds(x: Any, shim: Any, depth: int = 3) -> bool:
-    """True if that is the constructor, or holds it, as a staticmethod, a partial or a table of functions does."""
+    """Return whether an object is the constructor's stand-in or holds it, as a staticmethod, partial or table does."""
     kind = type(x)
     if kind in (list, tuple, dict):
         return depth > 0 and any(_is_or_holds(part, shim, depth - 1) for part in (x.values() if kind is dict else x))
     if kind is staticmethod or kind is functools.partial:
         return _is_or_holds(x.__func__ if kind is staticmethod else x.func, shim, depth)
-    # (what stands in for the constructor is of a class that has it)
+    # the stand-in is an instance of a class whose `__call__` is the shim
     return getattr(kind, "__call__", None) is shim  # noqa: B004
 
 
-# those with keywords: from Python 3.13 on, and Python 3.10's, which has the first two as well
+# with keywords: CALL_KW from Python 3.13 on; CALL_FUNCTION_KW and the following in Python 3.10
 _CALLS = frozenset(["CALL", "CALL_FUNCTION_EX", "CALL_KW", "CALL_FUNCTION_KW", "CALL_FUNCTION", "CALL_METHOD"])
-# Instructions that go through an iterator: `a, b = map(np.array, rows)`
+# Instructions that advance an iterator: `a, b = map(np.array, rows)`
 _STEPS = frozenset(["UNPACK_SEQUENCE", "UNPACK_EX", "FOR_ITER", "LIST_EXTEND", "SET_UPDATE", "CONTAINS_OP"])
 
 
 @functools.lru_cache(maxsize=4096)
 def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
-    """Return the dotted name that is called at an instruction, "()" at its end where that is what another call has
-    returned, "?" where it is no name.
+    """Return the parts of the dotted name that is called at an instruction: ending in "()" if another call returned the
+    callable, "?" if it has no name.
     """
     instructions = list(dis.get_instructions(code))
-    # lasti may point into the call's cache
+    # lasti may point into the inline cache of the call
     at = max(i for i, instruction in enumerate(instructions) if instruction.offset <= lasti)
     if instructions[at].opname in _STEPS:
         return ("map",)
@@ -162,8 +160,8 @@ def callee(code: CodeType, lasti: int) -> tuple[str, ...]:
 
 
 def _called(code: CodeType, instructions: list[dis.Instruction], at: int) -> list[dis.Instruction]:
-    """Return the instructions that make what is called: it was loaded from where the call begins, as `np.zeros(3)` and
-    the attribute `np.zeros` have one start.
+    """Return the instructions that load the callable: their source range starts where that of the call does and ends
+    before it, as `np.zeros` in `np.zeros(3)`.
     """
     places = positions(code)
     here = places[instructions[at].offset // 2]
@@ -177,11 +175,11 @@ def _loads_name(instruction: dis.Instruction) -> bool:
 
 
 def spelled(code: CodeType, lasti: int) -> str:
-    """Return what is called at an instruction of Python 3.10, which keeps no columns, as a dotted name in which "[]" is
-    an element and "?" all else.
+    """Return the callable at an instruction of Python 3.10, which has no columns, as a dotted name: "[]" stands for a
+    subscript, "?" for anything else.
     """
     own = ORIGINAL.get(code, code)
-    if len(own.co_code) == len(code.co_code):  # the names that the program has
+    if len(own.co_code) == len(code.co_code):  # the program's own names
         code = own
     instructions = list(dis.get_instructions(code))
     if not instructions[lasti // 2].opname.startswith("CALL_"):

@@ -1,4 +1,4 @@
-"""What is primitive, and how it is recorded."""
+"""context: decides which functions are primitive and how their calls are recorded."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tapegrad.tree.flatten import OPAQUE
 
 
 class Context:
-    """Decides what becomes one operation, and how it gets onto the tape; subclass it to trace differently.
+    """Decides what becomes one operation and how it is put on the tape; subclass it to trace differently.
 
     `primitives` are functions whose calls are recorded whole instead of being traced through. With `paths` each
-    operation knows the calls that led to its line (`op.path`), at about a microsecond an operation.
+    operation stores the calls that led to its line (`op.path`), at about a microsecond an operation.
 
     >>> import tapegrad as tg
     >>> def double(x):
@@ -37,15 +37,15 @@ class Context:
 
     @property
     def knows(self) -> bool:
-        """True once there is a function that may be primitive by its name alone."""
+        """True if any function has been declared primitive."""
         return bool(self._ops)
 
     def is_primitive(self, fn: Callable[..., Any]) -> bool:
-        """Return True if a call of `fn` is to be one operation; asked of ops, composites and registered functions."""
+        """Return whether a call of `fn` becomes one operation; called for ops, composites and registered functions."""
         return isinstance(fn, Op) or fn in self._ops
 
     def record(self, tape: Tape, call: Call) -> Variable:
-        """Put a call, which has its value already, on the tape; return what stands for its result."""
+        """Put an evaluated call on the tape; return the variable of its result."""
         return tape.push(call)
 
     def op(self, fn: Callable[..., Any]) -> Op:

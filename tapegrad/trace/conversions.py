@@ -1,13 +1,12 @@
-"""conversions: calls of `type`, `isinstance`, `float`, `np.float64` and their kin in traced code are calls of
-stand-ins.
+"""conversions: replaces `type`, `isinstance`, `float`, `np.float64` and the like in traced code by stand-ins.
 
-C code makes a plain float of any argument, and Python looks the name `float` up at each call. While a trace runs that
-may reach a function, the function has code in which such names are replaced by those of stand-ins: `float` of a traced
-number is a traced float, `type` of it is `float`. In the program's own code only `type`, `hasattr`, `getattr`,
-`isinstance`, `super`, `RandomState` and what `handing` lists are replaced: a line that calls `float(x)` is refused
-there, and its author can change it. In installed packages, which users cannot change, `float`, `complex` and NumPy's
-inexact classes are replaced as well, also where a variable holds the class, `dtype(x)`. `getattr`, `hasattr`
-and, in installed packages, `sys.modules` tell who observes the trace for which names they are asked.
+C code makes a plain float of any argument, and Python looks the name `float` up at each call. Functions that a running
+trace may reach therefore get code in which such names are replaced by names of stand-ins: `float` of a traced number is
+a traced float, `type` of it is `float`. In the program's own code only `type`, `hasattr`, `getattr`, `isinstance`,
+`super`, `RandomState` and the functions listed in `handing` are replaced: there `float(x)` is refused, and the author
+can change the line. In installed packages, which users cannot change, `float`, `complex` and NumPy's inexact classes
+are replaced as well, also where a variable holds the class, `dtype(x)`. `getattr`, `hasattr` and, in installed
+packages, `sys.modules` report the names they look up to the trace's observer.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from tapegrad.tree.installed import is_installed
 
 
 def to_float(*args: Any) -> Any:
-    """Return what `float` returns; of a traced real number a traced float."""
+    """Return `float(*args)`, a traced float for a traced real number."""
     x = _converted(args[0], "__float__") if len(args) == 1 else None
     if not isinstance(x, Traced) or not _carries(x) or shape_of(x):
         return x if type(x) is float else float(*args)
@@ -75,7 +74,7 @@ def to_float(*args: Any) -> Any:
 
 
 def to_complex(*args: Any, **kwargs: Any) -> Any:
-    """Return what `complex` returns; of traced numbers a traced complex number."""
+    """Return `complex(*args)`, a traced complex number for traced numbers."""
     parts = [_converted(x, "__complex__") for x in (*args, *kwargs.values())]
     if not any(isinstance(x, Traced) and _carries(x, complex) for x in parts) or any(map(shape_of, parts)):
         return parts[0] if len(parts) == 1 and type(parts[0]) is complex else complex(*args, **kwargs)
@@ -86,7 +85,7 @@ def to_complex(*args: Any, **kwargs: Any) -> Any:
 
 
 def _to_inexact(cls: Any) -> Any:
-    """Return the stand-in of one of NumPy's inexact classes: of a traced number or array it makes a traced one."""
+    """Return the stand-in of a NumPy inexact class, which converts a traced number or array to a traced one."""
     def convert(*args: Any) -> Any:
         x = args[0] if len(args) == 1 else None
         if not isinstance(x, Traced) or not _carries(x, complex if issubclass(cls, np.complexfloating) else float):
@@ -101,13 +100,13 @@ def _to_inexact(cls: Any) -> Any:
 
 
 def _converted(x: Any, name: str) -> Any:
-    """Return what an `__float__` or `__complex__` written in Python returns for an object; other things as they are."""
+    """Return the result of an object's `__float__` or `__complex__` if written in Python; other objects unchanged."""
     method = None if type(x) in PYTHON or isinstance(x, Traced) else getattr(type(x), name, None)
     return method(x) if type(method) is FunctionType else x
 
 
 def to_type(*args: Any, **kwargs: Any) -> Any:
-    """Return what `type` returns; of a traced value the type of the value."""
+    """Return `type(*args)`; for a traced value the type of its value."""
     if len(args) != 1 or not isinstance(args[0], Traced):
         found = type(*args, **kwargs) if len(args) != 1 else class_of(args[0])
         return str if found is Text else found
@@ -119,25 +118,25 @@ def to_type(*args: Any, **kwargs: Any) -> Any:
 
 
 def to_hasattr(x: Any, name: str, /) -> bool:
-    """Return what `hasattr` returns; a traced value has the special methods of its value."""
+    """Return `hasattr(x, name)`; a traced value has the special methods of its value."""
     named(x, name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         return hasattr(_seen(x), name)
-    if isinstance(x, Traced) and type(name) is str and hasattr(type(plain(x)), name):  # it is only asked for
+    if isinstance(x, Traced) and type(name) is str and hasattr(type(plain(x)), name):  # the attribute is not read
         to_type(x)
         return True
     return hasattr(x, name)
 
 
 def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
-    """Return what `getattr` returns; a traced value has the special methods of its value."""
+    """Return `getattr(x, name)`; a traced value has the special methods of its value."""
     named(x, name)
     if isinstance(x, Traced) and _is_special(name):
         to_type(x)
         if not hasattr(_seen(x), name):
             return getattr(_seen(x), name, *default)
-        if not hasattr(x, name):  # by which its memory would be read
+        if not hasattr(x, name):  # this attribute would expose its memory
             raise ConcretizationError(f"x.{name} gives away the plain numbers of a traced array", user_location(),
                                       "functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
     found = getattr(x, name, *default)
@@ -147,7 +146,7 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
 
 
 def to_isinstance(x: Any, kind: Any, /) -> bool:
-    """Return what `isinstance` returns; of a traced value what it returns of the value."""
+    """Return `isinstance(x, kind)`; for a traced value the answer for its value."""
     cls = type(x)
     if not issubclass(cls, Traced) or hasattr(cls, "_viewed_as") or is_tensor(plain(x)) or kind in cls.__mro__:
         return isinstance(x, kind)
@@ -156,13 +155,12 @@ def to_isinstance(x: Any, kind: Any, /) -> bool:
     to_type(x)
     asks = getattr(type(kind), "__instancecheck__", None)
     if type(asks) is FunctionType and not is_foreign(asks.__module__):
-        asks(kind, x)  # the program's own, which may ask for the number: guarded
+        asks(kind, x)  # the program's own check, which may read the value: this records guards
     return isinstance(plain(x), kind)
 
 
 def to_super(*args: Any) -> Any:
-    """Return what `super` returns; in a class of arrays, a proxy whose `__new__` accepts a traced array as the buffer.
-    """
+    """Return `super(*args)`; in an array class, a wrapper whose `__new__` accepts a traced array as the buffer."""
     if not args:
         frame = sys._getframe(1)
         args = frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]]
@@ -171,7 +169,7 @@ def to_super(*args: Any) -> Any:
 
 
 class _Super:
-    """Stands for `super()` in a class that derives from NumPy's arrays directly."""
+    """Stands for `super()` in a direct subclass of np.ndarray."""
 
     def __init__(self, found: Any) -> None:
         self._found = found
@@ -185,9 +183,7 @@ class _Super:
 
 
 def _is_special(name: Any) -> bool:
-    """True for an attribute that is looked up on the value: one that begins with an underscore, but torch's
-    `_is_param`.
-    """
+    """Return whether an attribute is looked up on the value: names with a leading underscore but `_is_param`."""
     return type(name) is str and name[:1] == "_" and name != "_is_param"
 
 
@@ -196,36 +192,35 @@ def _seen(x: Any) -> Any:
 
 
 def to_class(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a class that a variable holds; `float`, `complex` and NumPy's classes are called by their stand-ins."""
+    """Call the class in a variable; `float`, `complex` and NumPy's inexact classes are replaced by their stand-ins."""
     meant = _INEXACT.get(cls, cls) if type(cls) is type else cls
     return meant(*args, **kwargs) if kwargs else meant(*args)  # gmpy2's classes refuse an empty dict of keywords
 
 
 def _of_class(x: Any) -> Any:
-    """Return a traced array of a class of the program's as plain numbers: the class may define its own conversion."""
+    """Return a traced array of a program's class as plain numbers, since the class may define its own conversion."""
     return x if not hasattr(type(x), "_viewed_as") else x._plain() if shape_of(x) else x._number()
 
 
 def _carries(x: Any, into: type = float) -> bool:
-    """True for a traced value that may have a gradient and converts to `into` (float or complex)."""
+    """Return whether a traced value may have a gradient and converts to `into` (float or complex)."""
     value = plain(x)
     return (isinstance(value, (int, float, complex, np.ndarray, np.generic))
             and (into is complex or not np.iscomplexobj(value)) and not x._tracer.independent(peek(x)))
 
 
-# classes and functions, which can be hashed without calling code of the program's
+# classes and functions, whose hash runs no code of the program
 _NAMEABLE = frozenset([type, FunctionType, BuiltinFunctionType])
 CALLED.update({type: to_type, hasattr: to_hasattr, getattr: to_getattr, isinstance: to_isinstance, super: to_super})
 _INEXACT: dict[Any, Any] = {float: to_float, complex: to_complex, **{cls: _to_inexact(cls) for cls in (
     np.float16, np.float32, np.float64, np.longdouble, np.complex64, np.complex128, np.clongdouble)}}
-"""The same of classes that code of installed packages alone calls so."""
+"""Stand-ins that are used in code of installed packages only."""
 _BUILTINS = [name for name, x in vars(builtins).items() if type(x) in _NAMEABLE and (x in CALLED or x in _INEXACT)]
-_MODULES = "_modules, as tapegrad hears of them"  # of sys
+_MODULES = "_modules, as tapegrad hears of them"  # attribute of sys
 
 
 class Conversion(NamedTuple):
-    """A function with its own code, and the code that names stand-ins, which it has while traces run that may reach it.
-    """
+    """A function, its own code, and the code with stand-ins that it has while a trace may reach it."""
 
     fn: FunctionType
     own: CodeType
@@ -233,9 +228,9 @@ class Conversion(NamedTuple):
 
 
 class Conversions:
-    """The conversions of functions that a trace may reach, begun and ended together: of a package they are thousands.
+    """The conversions of the functions that a trace may reach, started and ended together: a package has thousands.
 
-    A function has the other code while any begun ones have its conversion. Who begins and ends them holds a lock.
+    A function keeps the new code while any started group has its conversion. Callers hold a lock.
     """
 
     def __init__(self, found: Iterable[Conversion]) -> None:
@@ -249,7 +244,7 @@ class Conversions:
         return frozenset(map(id, self.all))
 
     def begin(self) -> None:
-        """Give the functions such code, unless they have another's now."""
+        """Give the functions their new code, unless another conversion is in place."""
         self.count += 1
         if self.count > 1:
             return
@@ -260,7 +255,7 @@ class Conversions:
             _give(*zip(*found))
 
     def end(self) -> None:
-        """Give them back their own, but those that others want."""
+        """Restore the functions' own code, except where another started group needs the new one."""
         self.count -= 1
         if self.count:
             return
@@ -278,7 +273,7 @@ _begun: list[Conversions] = []
 
 def _give(functions: Sequence[FunctionType], own: Sequence[CodeType], made: Sequence[CodeType]) -> None:
     CODE.update(zip(functions, own))
-    any(map(setattr, functions, repeat("__code__"), made))  # in C, at each trace
+    any(map(setattr, functions, repeat("__code__"), made))  # one loop in C, since every trace does it
 
 
 def _give_back(functions: Sequence[FunctionType], own: Sequence[CodeType]) -> None:
@@ -288,16 +283,16 @@ def _give_back(functions: Sequence[FunctionType], own: Sequence[CodeType]) -> No
 
 @functools.lru_cache(maxsize=32)
 def merged(*several: Conversions) -> Conversions:
-    """Return the conversions of which some are in each of several."""
+    """Return the union of several groups of conversions."""
     return Conversions({id(each): each for part in several for each in part.all}.values())
 
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None]] = WeakKeyDictionary()
-ORIGINAL: dict[CodeType, CodeType] = {}  # of code that was made: what it was made of
+ORIGINAL: dict[CodeType, CodeType] = {}  # by new code: the code it was made from
 
 
 def is_heard(code: CodeType) -> bool:
-    """Return whether code tells of all names that it computes for `getattr`, `hasattr` and `sys.modules`."""
+    """Return whether code reports every name that it computes for `getattr`, `hasattr` and `sys.modules`."""
     return code in ORIGINAL and _COMPUTING.isdisjoint(code.co_names)
 
 
@@ -305,12 +300,12 @@ _COMPUTING = frozenset(["getattr", "hasattr", "modules"])
 
 
 def conversion(fn: FunctionType) -> Conversion | None:
-    """Return the conversion of a function, None where its code needs none."""
+    """Return the conversion of a function, None if its code needs none."""
     if _is_own(fn.__module__):
         return None
     code = code_of(fn)
     scope = fn.__globals__
-    meant = (code, *map(id, map(scope.get, _BUILTINS)))  # the program may give such a name another meaning
+    meant = (code, *map(id, map(scope.get, _BUILTINS)))  # the program may rebind such a name
     own, found = _known.get(fn, (None, None))
     if own != meant:
         made = _renamed(code, scope, is_installed(code.co_filename))
@@ -320,7 +315,7 @@ def conversion(fn: FunctionType) -> Conversion | None:
 
 
 def check_waiting(x: GeneratorType[Any, Any, Any], scope: dict[str, Any]) -> None:
-    """Refuse a generator that waits in code that would need a conversion: it keeps the code that it began with."""
+    """Refuse a suspended generator whose code would need a conversion: it keeps the code that it started with."""
     code = x.gi_code
     if not _is_own(scope.get("__name__")) and code not in ORIGINAL and _renamed(
             code, scope, is_installed(code.co_filename)) is not code:
@@ -330,30 +325,30 @@ def check_waiting(x: GeneratorType[Any, Any, Any], scope: dict[str, Any]) -> Non
 
 
 def converted(fn: FunctionType) -> CodeType:
-    """Return the code that a function has while traces reach it."""
+    """Return the code that a function has while a trace may reach it."""
     found = conversion(fn)
     return code_of(fn) if found is None else found.made
 
 
 def _is_own(module: Any) -> bool:
-    """True for the name of a module whose functions keep their code."""
+    """Return whether functions of a module keep their code."""
     return not str(module).startswith("networkx.") and (is_foreign(module) or str(module).startswith("mpmath."))
 
 
 def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType:
-    """Return code, with that of inner functions, that names stand-ins; the same object where it names none."""
+    """Return code, with its nested code, that names stand-ins; the same object if nothing is replaced."""
     names, changed = code.co_names, bytearray(code.co_code)
     for name, fn in _stand_ins(code, scope, installed).items():
         uses, called = _uses(code, name, scope, fn)
         if len(called) == uses:
             names = tuple(_label(fn) if other == name else other for other in names)
-        elif len(names) < 128:  # `isinstance(x, type)` stays, and the calls have a name more
+        elif len(names) < 128:  # `isinstance(x, type)` keeps the name, and the calls use an additional one
             for offset in called:
                 changed[offset + 1] = with_name(code.co_code[offset], code.co_code[offset + 1], len(names))
             names = (*names, _label(fn)) if called else names
     if installed and "modules" in names and scope.get("sys") is sys and is_attribute_of(code, "modules", "sys"):
         names = tuple(_MODULES if name == "modules" else name for name in names)
-        vars(sys).setdefault(_MODULES, Modules())  # such code alone finds it: it stays
+        vars(sys).setdefault(_MODULES, Modules())  # permanent: only converted code uses this name
     parts = old = code.co_consts
     if CodeType in map(type, old):
         parts = tuple(_renamed(part, scope, installed) if type(part) is CodeType else part for part in old)
@@ -376,7 +371,7 @@ def _renamed(code: CodeType, scope: dict[str, Any], installed: bool) -> CodeType
 
 
 def _uses(code: CodeType, name: str, scope: dict[str, Any], fn: Any) -> tuple[int, list[int]]:
-    """Return how many instructions have a name in them, and the offsets of those that begin a call of `fn`."""
+    """Return how many instructions use a name, and the offsets of those that begin a call of `fn`."""
     quickly = None if fn is super or "map" in scope else uses_of_global(code, name)
     if quickly is None:
         uses = places_of(code, name)
@@ -386,8 +381,8 @@ def _uses(code: CodeType, name: str, scope: dict[str, Any], fn: Any) -> tuple[in
 
 
 def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[str, Any]:
-    """Return the names in code that lead to a class or function with a stand-in, and that class or function: names of
-    globals, and of attributes of modules that globals hold. Of two that share a name, the last.
+    """Return, by name in the code, the class or function with a stand-in that it leads to, as a global or as an
+    attribute of a module that a global holds. The last of two with the same name wins.
     """
     found, names, built_in = dict[str, Any](), code.co_names, vars(builtins)
     for name, value in zip(names, map(scope.get, names, map(built_in.get, names))):
@@ -400,27 +395,27 @@ def _stand_ins(code: CodeType, scope: dict[str, Any], installed: bool) -> dict[s
         for space, part, fn in places:
             there = CALLED.get(fn) or (_INEXACT.get(fn) if installed else None)
             if there is None or (part != fn.__name__ and (fn in _INEXACT or fn.__module__ == "builtins")):
-                continue  # another name, as a package's DTYPE, may lead elsewhere when it is called
+                continue  # an alias, as a package's DTYPE, may be rebound before the call
             if not (fn is super and "__new__" not in names) and not (
                     fn is isinstance and installed and not _names_protocols(code, scope)):
                 found[part] = fn
-                space[_label(fn)] = there  # such code alone finds it: it stays
+                space[_label(fn)] = there  # permanent: only converted code uses this name
     return found
 
 
 def _label(fn: Any) -> str:
-    """Return the name by which code finds the stand-in of a class or a function."""
+    """Return the name under which code finds the stand-in of a class or a function."""
     return f"_{fn.__module__}.{fn.__name__}, as tapegrad calls it"
 
 
 def _names_protocols(code: CodeType, scope: dict[str, Any]) -> bool:
-    """Return whether code names a protocol (`typing.Protocol`)."""
+    """Return whether code names a protocol class (`typing.Protocol`)."""
     names = code.co_names
     return any(issubclass(type(value), type) and getattr(value, "_is_protocol", False)
                for value in map(scope.get, names, map(vars(typing).get, names)))
 
 
-# A call of a variable has a place for the object of a method, before what is called, from Python 3.13 on behind it:
+# A call of a variable has a slot for a method's object, before the callable or, from Python 3.13 on, after it:
 # `to_class` is called as a method of the variable.
 _LOADS = [dis.opmap[name] for name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST")
           if name in dis.opmap]
@@ -432,8 +427,8 @@ _VARIABLE = re.compile(b"(?=" + (_LOAD + b"." + _NULL if _SECOND else _NULL + b"
 
 
 def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int, int]]]:
-    """Return, by offset, the instructions that replace those by which a variable is called with one argument:
-    `to_class`, the constant number `place`, is called instead, with the variable as its first argument.
+    """Return, by offset, the instructions that replace one-argument calls of a variable: they call `to_class`, constant
+    number `place`, with the variable as its first argument.
     """
     units, found = code.co_code, dict[int, list[tuple[int, int]]]()
     const, fast = (dis.opmap[name] for name in ("LOAD_CONST", "LOAD_FAST"))
@@ -446,7 +441,7 @@ def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int,
         null, step = (at + 2, at) if _SECOND else (at, at + 2)
         opcode, arg = units[step:step + 2]
         load = [(opcode, arg)]
-        if len(names := dis.opname[opcode].split("_FAST")) > 2:  # two in one
+        if len(names := dis.opname[opcode].split("_FAST")) > 2:  # two loads in one instruction
             load = [(dis.opmap[f"{names[0]}_FAST"], arg >> 4), (fast, arg & 15)]
         found[null] = [load[-1]] if _SECOND else [(const, place)]
         if _SECOND:
@@ -455,8 +450,8 @@ def _calls_of_variables(code: CodeType, place: int) -> dict[int, list[tuple[int,
 
 
 def _called_in_text(code: CodeType, offset: int) -> int:
-    """Return with how many arguments that is called which an instruction loads, as the places in the text tell: there
-    may be jumps on the way. -1 where something else is done with it.
+    """Return the number of arguments of the call whose callable an instruction loads, found by source positions because
+    jumps may intervene; -1 if the callable is not called.
     """
     call = around(code, offset // 2, offset // 2)[:1]
     return argument(code, call[0]) if call and _opname(code, call[0]) in ("PRECALL", "CALL") else -1
@@ -467,7 +462,7 @@ def _opname(code: CodeType, place: int) -> str:
 
 
 def _calls(code: CodeType, at: int, scope: dict[str, Any], fn: Any) -> bool:
-    """True if a use of a name is the function of a call, and the name leads to `fn`; or `map` is given it."""
+    """Return whether a use of a name is a call of `fn`, or passes `fn` to `map`."""
     opcodes, way = code.co_code[::2], [at]
     while way[0] > 0 and opcodes[way[0]] in ATTRIBUTES:
         way.insert(0, before(opcodes, way[0]))
@@ -482,6 +477,6 @@ def _calls(code: CodeType, at: int, scope: dict[str, Any], fn: Any) -> bool:
         return False
     if follows(code, way[0], "map"):
         return "map" not in scope  # `map(type, xs)`, which calls it
-    # `super()` before an attribute loads the class where others have a call
+    # LOAD_SUPER_ATTR for `super()` before an attribute is preceded by LOAD_DEREF of the class, where others have a call
     return any(_opname(code, place).startswith(("CALL", "PRECALL", "LOAD_SUPER", "LOAD_DEREF"))
                for place in around(code, way[0], at))

@@ -1,7 +1,7 @@
-"""effects: whether a call of a function does nothing but compute what it returns.
+"""effects: whether a call of a function does nothing but compute its result.
 
-Read from its code, before it runs: what that names, and what this leads to, are numbers and their nests, modules, and
-functions which are known to compute alone. What it can reach and write to is kept, and can be put back.
+Decided from its code before it runs: the names in it must lead to numbers, nests of numbers, modules, and functions
+known to be pure. Copies of the containers that it can write to are kept, so that writes can be undone.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from tapegrad.trace.random_state import is_meant, silent_names
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, is_empty
 
-MOST = 4096  # things, and numbers of arrays: more take longer to look at than a function takes to run
+MOST = 4096  # objects and array elements: a larger search takes longer than the function
 _IMMUTABLE = PYTHON | {str, bytes, type(None), type(Ellipsis), slice, range, frozenset}
-_TYPES = frozenset([np.dtype, np.ndarray])  # whose names are those of attributes as well
+_TYPES = frozenset([np.dtype, np.ndarray])  # their names are also names of attributes
 _STORES = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR",
                      "IMPORT_NAME", "IMPORT_STAR", "LOAD_BUILD_CLASS", "LOAD_LOCALS"])
 _OF_CELLS = frozenset(["STORE_DEREF", "DELETE_DEREF"])
-# what lies behind an array, and what writes files or settings
+# attributes that expose an array's memory, functions that write files or settings
 _LOUD = frozenset(["base", "data", "ctypes", "setflags", "resize", "tofile", "dump", "save", "savetxt", "savez",
                    "savez_compressed", "seterr", "seterrcall", "setbufsize", "set_printoptions"])
-_MADE = frozenset(["__init__", "__new__"])  # which run when an object is made: no code that is let through does that
+_MADE = frozenset(["__init__", "__new__"])  # these run when an object is constructed, which no accepted code does
 
 
 class Reach:
-    """What a function of numbers can reach: `pure` tells whether a call can do nothing but compute its result, and
-    write to the lists, dicts and arrays that it has `held` when it was looked at.
+    """The objects a function can reach. `pure`: whether a call can only compute its result and write to the lists,
+    dicts and arrays in `held`, which has their contents before the call.
     """
 
     def __init__(self, *roots: Any) -> None:
         self.held: list[tuple[Any, Any]] = []
         self.names: set[str] = set()
-        self.spaces: list[dict[str, Any]] = []  # in which a name may be looked for as an attribute
+        self.spaces: list[dict[str, Any]] = []  # namespaces in which a name may be an attribute
         self.known: dict[int, Any] = {}
         self.left = MOST
         self.pure = self._walk([*roots])
 
     def is_as_before(self) -> bool:
-        """Return whether nothing has been written to."""
+        """Return whether the containers are unchanged."""
         return all(map(_is_same, *zip(*self.held))) if self.held else True
 
     def put_back(self) -> None:
-        """Undo what was written."""
+        """Restore the containers' contents."""
         for x, kept in self.held:
             if isinstance(x, dict):
                 x.clear()
@@ -78,7 +78,7 @@ class Reach:
         return all(name in known or _is_error(name) for name in self.names)
 
     def _parts(self, thing: Any) -> list[Any] | None:
-        """Return what a thing leads to, None where a call of it, or of its methods, may do anything."""
+        """Return the objects that `thing` refers to, None if a call of it or of its methods may have side effects."""
         kind = type(thing)
         if kind is FunctionType and not is_foreign(thing.__module__):
             return self._of_function(thing)
@@ -89,7 +89,7 @@ class Reach:
         if kind is np.ndarray:
             self.held.append((thing, thing.copy()))
             return [] if thing.dtype.kind in "biufc" else None
-        if isinstance(thing, ModuleType):  # while a trace runs, some have classes of their own
+        if isinstance(thing, ModuleType):  # some have classes of their own while a trace runs
             self.spaces.append(vars(thing))
             return []
         if kind is MethodType:
@@ -111,7 +111,8 @@ class Reach:
         return [*[cell.cell_contents for cell in cells], *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
 
     def _of_object(self, x: Any) -> list[Any] | None:
-        """Look through an object of a class of the program's, which calls its methods by name, or by operators."""
+        """Return the attributes and special methods of an object of a program's class; None if its class is not plain.
+        """
         cls = type(x)
         if type(cls) is not type or not isinstance(attributes(x), dict):
             return None
@@ -126,7 +127,7 @@ class Reach:
 
 @functools.lru_cache(maxsize=1024)
 def _names(code: CodeType) -> frozenset[str] | None:
-    """Return the names that code mentions, and code inside it; None if it writes to what is not its own."""
+    """Return the names in code and in nested code; None if it writes to globals, attributes or captured variables."""
     for step in dis.get_instructions(code):
         if step.opname in _STORES or (step.opname in _OF_CELLS and step.argval in code.co_freevars):
             return None

@@ -1,8 +1,9 @@
-"""escaped: traced values that a program has left where they outlive their trace, in a global, a cache, a default, an
-attribute of a class: their plain values stand there from then on.
+"""escaped: replaces proxies that the program stored in places that outlive the trace (globals, caches, defaults, class
+attributes) by their plain values.
 
-Whether there are any is told by the number of references to the tracer, which each of its proxies has. Only then the
-objects that were made meanwhile are looked through, next what the program reaches by name, last all that Python knows.
+Every proxy holds a reference to its tracer, so the tracer's reference count shows whether any proxy survived. Only then
+the search runs: first over objects made since the trace began, next over those the program reaches by name, last over
+all that the garbage collector knows.
 """
 
 from __future__ import annotations
@@ -28,40 +29,38 @@ from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import class_of
 
-NEAR = 3000  # things that are looked through of what a program reaches by name
-_NODE = "hamt"  # how the names of types begin of which Python builds contexts
-_lock = threading.RLock()  # a search would find the lists of another
-_PASSED = (FrameType, CodeType, ModuleType, Traced, Operation)  # whose parts are their own, or nobody's
+NEAR = 3000  # objects searched among those that the program reaches by name
+_NODE = "hamt"  # prefix of the type names of the nodes that implement contexts
+_lock = threading.RLock()  # two searches at once would find each other's lists
+_PASSED = (FrameType, CodeType, ModuleType, Traced, Operation)  # their contents are not searched or not replaced
 
 
 def _references(things: dict[int, Any]) -> list[tuple[int, int]]:
     return [(key, sys.getrefcount(x)) for key, x in things.items()]
 
 
-_ALONE = _references({0: object()})[0][1]  # references to a thing that only the search has
-_LISTED = next(sys.getrefcount(things[0]) for things in [[object()]])  # to one that is in a list alone
+_ALONE = _references({0: object()})[0][1]  # reference count of an object that only the search holds
+_LISTED = next(sys.getrefcount(things[0]) for things in [[object()]])  # of an object that only a list holds
 
 
 def _young() -> list[Any]:
-    """Return the young objects but tuples, by age. Another thread may be making a tuple of an iterator: Python makes it
-    larger step by step, and cannot while anybody else refers to it. So they are left out in the call in C that lists
-    them, within which no other thread runs.
+    """Return the youngest generation of objects without tuples, by age. CPython resizes a tuple while it is built from
+    an iterator, which fails if another thread holds a reference; tuples are therefore dropped within the C call that
+    lists the objects, during which no other thread runs.
     """
     runs = groupby(chain.from_iterable(map(gc.get_objects, (0,))), type)
     but_tuples: Any = {tuple: ()}.get
     try:
         found = list[Any](chain.from_iterable(starmap(but_tuples, runs)))
-    except Exception:  # of a metaclass that compares in Python, and not for this
+    except Exception:  # raised by the comparison of a metaclass written in Python
         return [x for x in gc.get_objects(0) if type(x) is not tuple]
     young = found.copy()
-    found.clear()  # it holds itself, and the iterator above its last object
+    found.clear()  # breaks the cycle with the iterator
     return young
 
 
 class Made:
-    """What one trace was made of, told once its run has ended: its tracer, its tape, the inputs as they were given, the
-    copies and what each was made of.
-    """
+    """One trace's tracer, tape, inputs as given, and copies with their originals, for the search after its run."""
 
     __slots__ = ("copies", "given", "originals", "tape", "tracer")
 
@@ -69,34 +68,32 @@ class Made:
         self.tracer: Any = None
         self.tape: Tape | None = None
         self.given: list[Any] = []
-        self.copies: list[Any] = []  # they are kept: their ids stay their own, whatever other threads make
+        self.copies: list[Any] = []  # kept alive, so that their ids are not reused
         self.originals: list[Any] = []
 
     def count(self) -> int:
-        """Return how many operations there are so far."""
+        """Return the number of operations so far."""
         return 0 if self.tape is None else len(self.tape)
 
     def take(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        """Take the copies of a trace, with what they were made of."""
+        """Add copies and their originals."""
         for new, x in pairs:
             if not issubclass(type(new), Traced):
                 self.copies.append(new)
                 self.originals.append(x)
 
     def is_alone(self) -> bool:
-        """Return whether nobody holds a traced value. The copies that nobody holds are let go."""
+        """Return whether no proxy survived; drops the copies that nobody else holds."""
         copies, some = self.copies, True
         while some:
             some = False
             for k in range(len(copies)):
                 if copies[k] is not None and sys.getrefcount(copies[k]) == _LISTED:
                     copies[k], some = None, True
-        return sys.getrefcount(self.tracer) == 2  # this object's, and that of the call
+        return sys.getrefcount(self.tracer) == 2  # this object and the call
 
     def since(self) -> list[Any] | None:
-        """Return the objects but tuples that were made after this one. None if the program has collected garbage
-        meanwhile.
-        """
+        """Return the objects other than tuples made after this one, None if a garbage collection intervened."""
         young = _young()
         for i in range(len(young) - 1, -1, -1):
             if young[i] is self:
@@ -104,7 +101,7 @@ class Made:
         return None
 
     def release(self, program: Any) -> None:
-        """Put plain values in place of all traced ones that have outlived the trace."""
+        """Replace every proxy that outlived the trace by its plain value."""
         with _lock:
             self._search(program)
 
@@ -115,28 +112,28 @@ class Made:
             young = _young()
             search.meet(gc.get_referrers(self.tracer))
         search.meet(young)
-        # what refers to the values is kept until their references have been counted
+        # keep the referrers alive until their references have been counted
         others = [x for x in young if id(x) not in search.targets]
         del young
         search.look(others, old=False)
         search.reset_variables()
-        search.look(search.targets.values())  # copies of a recursive function hold each other, and nobody holds them
+        search.look(search.targets.values())  # copies of a recursive function may hold only each other
         near, some = _near(program), list[Any]()
         while search.missing() and (some := [*islice(near, 50)]):
             search.look(some)
         some.clear()
         known = 0
-        while len(search.targets) > known and search.missing():  # a tuple among what refers to some is missing in turn
+        while len(search.targets) > known and search.missing():  # a tuple that holds a target becomes a target itself
             known = len(search.targets)
             search.look(search.referrers())
         for context in _contexts_of(search.nodes):
-            with suppress(RuntimeError):  # it is that of a call which has not ended
+            with suppress(RuntimeError):  # the context of a call in progress
                 context.run(search.reset_variables)
         search.tell()
 
 
 class _Search:
-    """Replaces some things wherever they are held."""
+    """Replaces the targets wherever they are held."""
 
     def __init__(self, made: Made) -> None:
         tape: Any = made.tape
@@ -146,39 +143,39 @@ class _Search:
         self.wrt = differentiated(tape)
         self.targets: dict[int, Any] = {}
         self.values: dict[int, Any] = {}
-        self.found: dict[int, int] = {}  # how many references to each have been met
-        self.looked: set[int] = set()  # what goes on referring to some
-        self.holders: dict[int, Any] = {}  # what has been written to
+        self.found: dict[int, int] = {}  # by id: how many references to a target have been found
+        self.looked: set[int] = set()  # objects that keep referring to targets
+        self.holders: dict[int, Any] = {}  # objects that were written to
         self.lost: list[Place] = []
-        self.nodes: list[Any] = []  # parts of contexts that hold some
+        self.nodes: list[Any] = []  # nodes of contexts that hold targets
         for k, original in enumerate(made.originals):
             if type(made.copies[k]) is class_of(original) and made.copies[k] is not original:
                 self.add(made.copies[k], original)
                 self.found[id(made.copies[k])] = 1  # the trace's own list
 
     def meet(self, things: Iterable[Any]) -> None:
-        """Take the traced values among some things."""
+        """Add the trace's proxies among some objects as targets."""
         for x in things:
             if issubclass(type(x), Traced) and getattr(x, "_tracer", None) is self.made.tracer:
                 self.add(x, self.plain(x))
 
     def add(self, x: Any, value: Any) -> None:
-        """Take a thing, and what it is replaced by."""
+        """Add a target and its replacement."""
         self.targets[id(x)], self.values[id(x)] = x, value
 
     def missing(self) -> list[Any]:
-        """Return the things to which there are references that have not been met."""
+        """Return the targets with references that have not been found."""
         found = self.found
         return [self.targets[key] for key, count in _references(self.targets) if count > _ALONE + found.get(key, 0)]
 
     def referrers(self) -> list[Any]:
-        """Return all that refers to those things."""
+        """Return all objects that refer to those targets."""
         missing = (*self.missing(),)
         return [x for x in gc.get_referrers(*missing) if x is not missing]
 
     def look(self, things: Iterable[Any], old: bool = True) -> None:
-        """Replace what some things, and tuples and arrays of objects in them, hold. A tuple or slice cannot be written
-        to: it becomes one that is replaced.
+        """Replace targets held by some objects, and by tuples and object arrays inside them. An immutable holder
+        (tuple, slice) becomes a target itself.
         """
         own = self.targets, self.values, self.made.copies
         todo = [*self.holders.values(), *(x for x in things if not any(x is part for part in own))]
@@ -188,7 +185,7 @@ class _Search:
                 if (type(part) is tuple or is_array_of_objects(part)) and id(part) not in met:
                     met.add(id(part))
                     inner.append(part)
-        todo = [*reversed(inner), *todo]  # what holds such a tuple, as a frame does, is looked at once it is known
+        todo = [*reversed(inner), *todo]  # innermost first: a holder of such a tuple, as a frame, comes after it
         inner.clear()
         again = True
         while again:
@@ -209,31 +206,31 @@ class _Search:
                     else:
                         self.add(x, other)
                         again = True
-                        if not old and type(x) is not tuple:  # the list of young things holds it too
+                        if not old and type(x) is not tuple:  # the list of young objects holds it too
                             self.found[id(x)] = self.found.get(id(x), 0) + 1
                 self.looked.add(id(x))
                 if type(x).__name__.startswith(_NODE):
                     self.nodes.append(x)
-                for part in hits:  # it still refers to them: a generator does, which waits
+                for part in hits:  # the references remain: in a suspended generator, for example
                     self.found[id(part)] = self.found.get(id(part), 0) + 1
 
     def reset_variables(self) -> None:
-        """Replace what context variables hold."""
+        """Replace targets held by context variables."""
         for variable, held in [*copy_context().items()]:
             if id(held) in self.targets:
                 self.note(variable, [held])
                 variable.set(self.values[id(held)])
 
     def hits(self, x: Any) -> list[Any]:
-        """Return what a thing refers to of what is replaced."""
+        """Return the targets that an object refers to."""
         return [part for part in _parts_of(x) if id(part) in self.targets]
 
     def instead(self, x: Any) -> Any:
-        """Return what a thing is replaced by, itself where it is not."""
+        """Return the replacement of a target, other objects unchanged."""
         return self.values.get(id(x), x) if id(x) in self.targets else x
 
     def note(self, x: Any, hits: list[Any]) -> None:
-        """Note that a number by which the call is differentiated was stored; its value is."""
+        """Note that a number by which the call is differentiated was stored and becomes plain."""
         for part in hits if not isinstance(x, (list, set, deque)) and id(x) not in self.plain.tables else ():
             if isinstance(part, Traced):
                 op = part._view.storage.op if part._view is not None else part._op
@@ -243,14 +240,14 @@ class _Search:
                     self.lost.append(Place(what, ops=[op]))
 
     def tell(self) -> None:
-        """Warn of what was stored: of the first value, in the order in which the program computed them."""
+        """Warn of the first stored value in the order of computation."""
         if self.lost:
             first = min(self.lost, key=lambda place: place.ops[0].id)
             Pending([], [first], self.made.tape).settle()  # type: ignore[arg-type]
 
 
 def _contexts_of(nodes: list[Any]) -> list[Context]:
-    """Return the contexts of which some things are parts: their variables stand in trees of nodes."""
+    """Return the contexts that contain some nodes of their variable trees."""
     found: dict[int, Context] = {}
     while nodes:
         above = gc.get_referrers(*nodes)
@@ -275,7 +272,7 @@ def _is_ours(x: Any) -> bool:
 
 
 def _near(program: Any) -> Iterator[Any]:
-    """Yield what a program reaches by name, nearest first."""
+    """Yield the objects that a program reaches by name, nearest first."""
     while isinstance(program, functools.partial):
         program = program.func
     fn = getattr(program, "__func__", program)

@@ -1,4 +1,4 @@
-"""guards: the facts that a guard may state of a value."""
+"""guards: facts about a value that a guard can check, and library settings that tapes depend on."""
 
 from __future__ import annotations
 
@@ -15,31 +15,27 @@ from tapegrad.numbers.systems import is_complex_number, system_of
 from tapegrad.numbers.tensors import overlap
 
 SURROUNDINGS: list[Callable[[], Any]] = []
-"""What a library computes by, besides its arguments; a tape holds where each is None."""
+"""Functions that return a library setting which results depend on, or None; a tape holds where each returns None."""
 DEFAULTS: list[Callable[[], Any]] = []
-"""What a library makes numbers by where a program does not say; the tapes for each are kept apart."""
+"""Functions that return a library's setting for new numbers (the default dtype), or None; tapes are kept for each."""
 UNLIKE: list[Callable[[], Any]] = []
-"""What says that machine code may not begin a call, by anything but None: those surroundings, and what looks at each
-value (`raise_on_nan`).
-"""
+"""Functions that return None where machine code may begin a call: settings, and checks of values (`raise_on_nan`)."""
 
 
 def add_surroundings(state: Callable[[], Any]) -> None:
-    """Have tapes hold only where a library's state is None."""
+    """Register a library setting: tapes hold only where it is None."""
     SURROUNDINGS.append(state)
     UNLIKE.append(state)
 
 
 def number_type(x: Any) -> str:
-    """Return the kind of a number's dtype, "f" of a user's number, "" of what is no number."""
+    """Return the dtype kind of a number, "f" for a user's number type, "" for anything else."""
     x = plain(x)
     return "i" if isinstance(x, int) else getattr(dtype_of(x), "kind", "f" if isinstance(x, Number) else "")
 
 
 def option(x: Any) -> Any:
-    """Return a traced number that is an option of a call as a plain one, which is guarded and has no gradient; other
-    things as they are.
-    """
+    """Return a traced number that is an option of a call as a plain, guarded one; other values unchanged."""
     val = plain(x)
     if val is x or shape_of(val):
         return x
@@ -48,19 +44,19 @@ def option(x: Any) -> Any:
     kind = number_type(val)
     if kind not in ("i", "u", "f", "c") or system_of(type(val)) is not None:
         return x
-    number: Any = (complex if kind == "c" else float)(x)  # which refuses it if its gradient would be lost
+    number: Any = (complex if kind == "c" else float)(x)  # raises if its gradient would be lost
     return int(x) if kind in ("i", "u") else number
 
 
 def number_kind(x: Any) -> str:
-    """Return what a rule may have taken a number for: "real", "complex", or no number at all."""
+    """Return which kind of number a rule may have branched on: "real", "complex" or "array"."""
     x = plain(x)
     return ("array" if shape_of(x) else "complex" if is_complex_number(x) or getattr(dtype_of(x), "kind", "f") == "c"
             else "real")
 
 
 def check_surroundings() -> None:
-    """Raise GuardError inside of torch.autocast: a tape is recorded outside, or says of each call what it casts."""
+    """Raise GuardError inside torch.autocast: a tape is recorded outside it, or contains the casts of each call."""
     if any(around() is not None for around in SURROUNDINGS):
         raise GuardError("the tape was recorded outside of torch.autocast, and inside it would be computed in other "
                          "dtypes", None,
@@ -68,7 +64,7 @@ def check_surroundings() -> None:
 
 
 def surrounded(key: Any) -> Any:
-    """Return by what the tapes for a call are kept, with what libraries compute by."""
+    """Return a cache key of tapes extended by the current library settings."""
     for around in (*SURROUNDINGS, *DEFAULTS):
         key = key if (found := around()) is None else (key, found)
     return key
@@ -88,4 +84,4 @@ FIXED: dict[str, Callable[[Any], Any]] = {
     "shape": lambda x: tuple(getattr(x, "shape", ())), "ndim": lambda x: len(getattr(x, "shape", ())),
     "dtype": lambda x: x.dtype if hasattr(x, "dtype") else np.dtype(type(x)),
 }
-"""The facts that follow from a value's exact type, shape and dtype."""
+"""Facts that follow from a value's exact type, shape and dtype."""

@@ -1,8 +1,7 @@
 """handing: which traced numbers may become plain ones, and stand-ins for calls that accept only plain ones.
 
-A proxy answers C code that asks for a number by `__index__` or `__float__`. The classes and functions in `CALLED` check
-the type instead. Code that calls them by name is replaced while a trace runs (see `conversions`): it calls the
-stand-in, which hands on plain, guarded numbers.
+C code converts a proxy by `__index__` or `__float__`, but the classes and functions in `CALLED` check the type instead.
+Traced code that calls them by name calls a stand-in (see `conversions`), which passes plain, guarded numbers.
 """
 
 from __future__ import annotations
@@ -25,20 +24,19 @@ from tapegrad.tree.argnums import ALL
 
 
 def loses(x: Any) -> bool:
-    """True if a wanted gradient, of this trace or of one around it, flows through a traced value: a plain value would
-    lose it.
+    """Return whether a wanted gradient, of this trace or of an outer one, flows through a traced value: a plain value
+    would lose it.
     """
     return any(not is_inert(op, differentiated(tape) if partly else None) for tape, op, partly in _levels(x))
 
 
 def gives_up(x: Any) -> bool:
-    """True if a plain value loses only gradients that may be given up; these are given up then."""
+    """Return whether a plain value would lose only gradients that may be given up; give these up if so."""
     return give_up(_levels(x))
 
 
 def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
-    """Yield, for each trace that a value is traced by, the tape, the operation, and whether only some inputs may be
-    wanted.
+    """Yield the tape and operation of a value in each trace, inner first, and whether only some inputs may be wanted.
     """
     while isinstance(x, Traced):
         tracer, signature = x._tracer, x._tracer.tape.structure
@@ -49,8 +47,8 @@ def _levels(x: Any) -> Iterator[tuple[Tape, Operation, bool]]:
 
 
 def taken(x: Any) -> Any:
-    """Return a traced Python number as a plain, guarded one, unless a gradient would be lost; of a list, tuple or dict
-    the parts so; other things as they are.
+    """Return a traced Python number as a plain, guarded one unless that loses a gradient; apply to the parts of lists,
+    tuples and dicts; return other objects unchanged.
     """
     kind = type(x)
     if kind in (list, tuple):
@@ -82,4 +80,4 @@ def _pow(base: Any, exp: Any, mod: Any = None) -> Any:
 
 CALLED: dict[Any, Callable[..., Any]] = {collections.deque: _deque, pow: _pow, **{fn: of_plain(fn) for fn in (
     decimal.Decimal, decimal.Context, datetime.timedelta, np.timedelta64, np.datetime64)}}
-"""What traced code calls in place of a class or a function that it names: see `conversions`."""
+"""Stand-ins for the classes and functions that traced code calls by name: see `conversions`."""

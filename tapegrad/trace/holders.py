@@ -1,6 +1,5 @@
-"""holders: the places where a program keeps functions (namespaces, dicts, lists, classes, cells, defaults, partials,
-slots), and the replacement of functions there by their stand-ins. A tuple cannot be written to: the holder gets
-another.
+"""holders: places where a program stores functions (namespaces, dicts, lists, classes, cells, defaults, partials,
+slots), and the replacement of the functions there by stand-ins. Tuples are immutable: their holder gets a new one.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from tapegrad.trace.interposition import WRAPPED, GlobalGenerator, numpy_module,
 from tapegrad.trace.wrapped_functions import is_compiled, uncompiled
 from tapegrad.tree.copies import is_empty
 
-NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # what no function is, nor a tuple of some
-FEW, DEEP = 256, 4  # parts of a dict, list or tuple that is looked into, and how deep tuples are
+NEVER = (ORDINARY - {tuple}) | {str, bytes, dict, list, type(None)}  # neither functions nor tuples of functions
+FEW, DEEP = 256, 4  # size of a dict, list or tuple that is searched; depth of nested tuples
 
 
 def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the places of a holder, with the value at each."""
+    """Yield the (place, value) pairs of a holder."""
     kind = type(holder)
     if issubclass(kind, dict):
         yield from list(dict.items(holder))
@@ -65,9 +64,9 @@ def put(holder: Any, place: Any, value: Any) -> None:
 
 
 def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
-    """Return the stand-in of a value while a trace runs; the value itself where it has none."""
+    """Return the stand-in of a value while a trace runs, the value itself if it has none."""
     kind = type(value)
-    if kind is FunctionType:  # most are
+    if kind is FunctionType:  # the common case
         return stand_in(value)
     if kind is staticmethod:
         there = stand_in(value.__func__)
@@ -79,29 +78,29 @@ def replacement(value: Any, holder: Any = None, depth: int = DEEP) -> Any:
         return value if all(a is b for a, b in zip(found, tuple.__iter__(value))) else tuple_of(kind, found)
     if value is np:
         return numpy_module()
-    if kind is WrapperDescriptorType and isinstance(holder, type):  # which binds it
+    if kind is WrapperDescriptorType and isinstance(holder, type):  # the class binds it
         return value
     if is_compiled(kind):
         return uncompiled(value)
-    if WRAPPED.get(kind) is GlobalGenerator and type(holder) is not dict:  # what is drawn of such a one is not recorded
+    if WRAPPED.get(kind) is GlobalGenerator and type(holder) is not dict:  # draws from it are not recorded
         return value
     there = stand_in(value)
     return (staticmethod(there) if kind is BuiltinFunctionType and issubclass(type(holder), type) and there is not value
             else there)
 
 
-# id of a large dict: its length, how many functions users gave operations, and what stands in for what in it
+# by id of a large dict: (its length, number of operations given by users), and its values with their stand-ins
 _seen: dict[int, tuple[Any, dict[str, tuple[Any, Any]]]] = {}
 
 
 def forget(holder: Any) -> None:
-    """Scan a module again when it is asked for next: a name in it has another value."""
+    """Discard a module's cached scan, because a name in it was rebound."""
     _seen.pop(id(holder), None)
 
 
 def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
-    """Return, by place, the values in a holder that have a stand-in, with the stand-in. A value that another trace has
-    replaced already is the original. A module is scanned again when it has grown.
+    """Return the values with a stand-in in a holder, as place -> (value, stand-in). A value that another trace has
+    already replaced counts as its original. A module is scanned again if it has grown.
     """
     if type(holder) is not dict or ("__builtins__" not in holder and len(holder) <= FEW):
         return {place: (value, there) for place, now in parts(holder)
@@ -121,13 +120,13 @@ def replaced(holder: Any) -> dict[Any, tuple[Any, Any]]:
 
 
 def _anew(holder: dict[Any, Any], known: dict[str, tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
-    """Return the same for the places at which something was replaced before."""
+    """Scan the places again at which something was replaced before."""
     pairs = {place: (value := original(holder.get(place)), replacement(value, holder)) for place in known}
     return {place: pair for place, pair in pairs.items() if pair[0] is not pair[1]}
 
 
 def _asks(fn: Any) -> bool:
-    """True for a function of NumPy's that dispatches on its arguments, but not on the items of a list: libraries pass
-    arrays.
+    """Return whether a value is numpy, or a NumPy function that dispatches on arguments but not on list items: SciPy
+    passes arrays, so its names need no replacement.
     """
     return fn is np or (type(fn) in (type(np.sum), np.ufunc) and fn not in CONSTRUCTORS)

@@ -1,4 +1,4 @@
-"""holding: replacement of values in whatever holds them."""
+"""holding: replaces values in the objects that hold them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from tapegrad.numbers.object_state import slot_values, slots_of
 from tapegrad.tree.copies import CACHED, base_of, is_empty
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
-FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # which cannot be written to
+FIXED = (tuple, frozenset, slice, MethodType, *WAYS)  # immutable types
 
 
 def filled(x: Any, part: Callable[[Any], Any]) -> Any:
-    """Return a thing in which each value is `part(value)`: the same thing, written to where values differ; a new one
-    where it cannot be written to.
-    """
+    """Return an object with each value replaced by `part(value)`: the same object, or a new one if it is immutable."""
     kind = type(x)
     if isinstance(x, FIXED):
         new = _anew(x, part)
@@ -40,7 +38,7 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
     elif isinstance(x, (list, deque)):
         base = base_of(x)
         for i, value in enumerate(list(base.__iter__(x))):
-            # another thread may have taken it out meanwhile
+            # another thread may have removed it meanwhile
             if (other := part(value)) is not value and i < base.__len__(x) and base.__getitem__(x, i) is value:
                 base.__setitem__(x, i, other)
     elif isinstance(x, set):
@@ -75,7 +73,7 @@ def filled(x: Any, part: Callable[[Any], Any]) -> Any:
                 type.__setattr__(x, name, other)
     else:
         _fill_attributes(x, x, part)
-    if kind not in _PLAIN and isinstance(x, (list, deque, set, dict)):  # what a class of the program's has besides
+    if kind not in _PLAIN and isinstance(x, (list, deque, set, dict)):  # attributes of the program's subclass
         _fill_attributes(x, x, part)
     return x
 
@@ -84,7 +82,8 @@ _PLAIN = frozenset([list, deque, set, dict])
 
 
 def _fill_attributes(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
-    """Replace the values in the `__dict__` and the slots of a thing, or copy those of x to a new one."""
+    """Replace the values in the `__dict__` and the slots of `x`; if `new` is another object, copy them to it replaced.
+    """
     own = own_dict(x)
     if own is not None and own is not x:
         if new is not x:
@@ -96,7 +95,7 @@ def _fill_attributes(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
 
 
 def _class_of_table(x: dict[Any, Any]) -> Any:
-    """Return the class whose attributes a dict holds, None for another dict. A class must be written to by
+    """Return the class whose attributes a dict holds, None for other dicts. A class must be written to by
     `type.__setattr__`, which clears Python's cache of attributes.
     """
     if type(x) is not dict or not x.keys() >= {"__module__", "__doc__"}:
@@ -105,8 +104,8 @@ def _class_of_table(x: dict[Any, Any]) -> Any:
 
 
 def is_array_of_objects(x: Any) -> bool:
-    """Return whether a thing is an array of objects, which Python's search for garbage does not look into."""
-    return issubclass(type(x), np.ndarray) and x.dtype == object  # no proxy is asked
+    """Return whether an object is an object array, whose contents the garbage collector does not report."""
+    return issubclass(type(x), np.ndarray) and x.dtype == object  # reads no attribute of a proxy
 
 
 def _anew(x: Any, part: Callable[[Any], Any]) -> Any:

@@ -1,8 +1,8 @@
-"""identity: `x is y` of traced numbers, which is that of the numbers they stand for.
+"""identity: `x is y` of traced numbers gives the answer for the numbers they stand for.
 
-Code that traces reach has a call in place of the instruction (`conversions`). Two numbers of one type that differ are
-two objects, and small integers that are equal are one: a tape guards both facts. Whether other equal numbers are one
-object no tape knows: it is not played again.
+Code that a trace reaches has a call in place of the instruction (`conversions`). Different numbers of one type are two
+objects, and equal small integers are one: guards check both facts. Whether other equal numbers are one object cannot be
+known, so such a tape is not replayed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tapegrad.trace.redirection import set_class, subclass
 from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.copies import class_of, running
 
-_SMALL = range(-5, 257)  # the integers of which CPython keeps one object each
+_SMALL = range(-5, 257)  # CPython keeps one object for each of these
 
 _EQUAL = ("compares equal numbers by `is`, or arrays that share memory, which may be one object or two",
           "compare numbers by ==, and nan by np.isnan(x)")
 
 
 def same(x: Any, y: Any) -> bool:
-    """Return what `x is y` does in the plain program."""
+    """Return the result of `x is y` in the untraced program."""
     if x is y or not (issubclass(type(x), Traced) or issubclass(type(y), Traced)):
         return x is y or ((issubclass(type(x), StandIn) or issubclass(type(y), StandIn)) and x == y) or (
             type(x) not in ORDINARY and type(y) not in ORDINARY and running.tracers != [] and _copy(x) is _copy(y))
@@ -50,7 +50,7 @@ def same(x: Any, y: Any) -> bool:
     if not _may_be_one(x, y):
         return False
     if type(a) is int and a in _SMALL:
-        operator.index(x), operator.index(y)  # of which the tape has guards
+        operator.index(x), operator.index(y)  # these record guards
         return True
     for z in (x, y):
         while issubclass(type(z), Traced):
@@ -60,9 +60,7 @@ def same(x: Any, y: Any) -> bool:
 
 
 def _copy(x: Any) -> Any:
-    """Return the copy that the running program has of an object, the first of several; the object itself where there is
-    none.
-    """
+    """Return the program's copy of an object, the first if there are several; the object itself if there is none."""
     for tracer in running.tracers:
         if tracer.copies:
             x = first_of(x)
@@ -72,18 +70,18 @@ def _copy(x: Any) -> Any:
 
 _EQ: Any = object.__eq__
 _HASH: Any = object.__hash__
-_first: dict[int, Any] = {}  # by the id of a second copy of an object, the first one
+_first: dict[int, Any] = {}  # id of a second copy of an object -> the first copy
 
 
 def first_of(x: Any) -> Any:
-    """Return the first copy of what `x` is a copy of, if there are several; else the object itself."""
+    """Return the first copy of the original of `x` if it has several; else `x`."""
     return _first.get(id(x), x)
 
 
 @functools.lru_cache(maxsize=1024)
 def _joined(cls: Any) -> Any:
-    """Return the subclass of a class by whose objects the copies of one object are equal, and have one hash, where
-    Python would tell them apart by identity.
+    """Return a subclass whose instances compare and hash alike if they copy one object; it overrides only methods that
+    go by identity.
     """
     namespace = {"__class__": property(lambda self: cls), "__hash__": cls.__hash__}
     if cls.__eq__ is _EQ:
@@ -94,14 +92,14 @@ def _joined(cls: Any) -> Any:
 
 
 def join(first: Any, second: Any) -> None:
-    """Let the copies of one object be one to the program: by `is`, and where their class can be replaced by ==, and in
-    lists, sets and dicts, also for other threads.
+    """Identify two copies of one object: by `is` and, if their class can be replaced, by == and in lists, sets and
+    dicts, for other threads as well.
     """
     _first[id(second)] = first
     for x in (first, second):
         cls: Any = class_of(x)
         if type(x) is cls and cls.__flags__ & HEAP and (cls.__eq__ is _EQ or cls.__hash__ is _HASH):
-            with contextlib.suppress(TypeError):  # of a kind that has its class for good
+            with contextlib.suppress(TypeError):  # its class cannot be assigned
                 set_class(x, _joined(cls))  # type: ignore[arg-type]
 
 
@@ -114,7 +112,7 @@ def check_copied_once(memo: dict[Any, Any]) -> None:
 
 
 def part(first: Any, second: Any) -> None:
-    """End what `join` began."""
+    """Undo `join`."""
     _first.pop(id(second), None)
     for x in (first, second):
         if type(x) is not class_of(x):
@@ -122,12 +120,12 @@ def part(first: Any, second: Any) -> None:
 
 
 def _may_be_one(x: Any, y: Any) -> bool:
-    """Return whether two numbers are equal, or nan both."""
+    """Return whether two numbers are equal, or both nan."""
     return bool(x == y) or (bool(x != x) and bool(y != y))
 
 
 def _check_apart(x: Any, y: Any) -> None:
-    """Refuse to compare two arguments that are one array; guard that others are two."""
+    """Refuse to compare two arguments that are one array; guard that other arrays are separate."""
     while issubclass(type(x), Traced) and issubclass(type(y), Traced):
         tracer = x._tracer
         double = tracer.rerouting.double if tracer.rerouting is not None else {}
@@ -146,12 +144,12 @@ def _check_apart(x: Any, y: Any) -> None:
 
 
 def is_not(x: Any, y: Any) -> bool:
-    """Return what `x is not y` does in the plain program."""
+    """Return the result of `x is not y` in the untraced program."""
     return not same(x, y)
 
 
 class _Compared:
-    """Compares a pair that stands before it, `(x, y) @ self`: a call that needs no room on the stack."""
+    """Compares the preceding pair by `(x, y) @ self`: unlike a call it needs no additional stack slots."""
 
     __slots__ = ("compare",)
 
@@ -162,7 +160,7 @@ class _Compared:
         return self.compare(*pair)
 
 
-_COMPARED = (_Compared(same), _Compared(is_not))  # by the argument of the instruction
+_COMPARED = (_Compared(same), _Compared(is_not))  # indexed by the argument of IS_OP
 COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {operator.is_: same, operator.is_not: is_not}
 PAIR, MATMUL = (next(step for step in steps_of((lambda a, b, c: (a, b) @ c).__code__) if step.name.startswith(name))
                   for name in ("BUILD_TUPLE", "BINARY_"))
@@ -170,8 +168,8 @@ _LOAD_CONST, _IS_OP = map(dis.opmap.__getitem__, ("LOAD_CONST", "IS_OP"))
 
 
 def _comparisons(code: CodeType) -> Iterator[int]:
-    """Yield the places of the instructions that compare by `is`, but for `x is None` and such, True and False: these
-    are handed on as they are. Of numbers there may be several.
+    """Yield the places of IS_OP instructions, except comparisons with constants such as None, True and False, whose
+    identity is preserved. Numeric constants are included, since equal numbers may be several objects.
     """
     opcodes, targets = code.co_code[::2], None
     at = opcodes.find(_IS_OP)
@@ -187,7 +185,7 @@ def _comparisons(code: CodeType) -> Iterator[int]:
 
 
 def compared(code: CodeType) -> CodeType:
-    """Return code in which `is` compares what traced numbers stand for; the same code where it compares none."""
+    """Return code in which `is` compares the values of traced numbers; the same object if nothing is compared."""
     units, count = code.co_code, len(code.co_consts)
     instead = {2 * place: (PAIR, Step(0, 0, _LOAD_CONST, count + units[2 * place + 1], 0), MATMUL)
                for place in _comparisons(code)}

@@ -1,4 +1,4 @@
-"""import_statements: what an `import` in a traced program is of, and who keeps it."""
+"""import_statements: whether an import is of a loaded module, and whether the result stays local to a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapegrad.trace.constructor_calls import LIBRARIES
 
 def is_loaded(name: str, globals: Mapping[str, Any] | None = None, locals: Any = None,
               fromlist: Sequence[str] | None = (), level: int = 0) -> bool:
-    """True for an import of what has been imported before, with the arguments of `__import__`."""
+    """Return whether a module and the names in `fromlist` are loaded; takes the arguments of `__import__`."""
     if level:
         package = str((globals or {}).get("__package__") or "").split(".")
         name = ".".join([*package[:len(package) - level + 1], *([name] if name else [])])
@@ -24,7 +24,7 @@ def is_loaded(name: str, globals: Mapping[str, Any] | None = None, locals: Any =
 
 
 def keeps(frame: FrameType) -> bool:
-    """True for a function of no library's, which keeps what it imports for itself."""
+    """Return whether a frame is of a function outside the libraries that binds what it imports to a local name."""
     code, at = frame.f_code, frame.f_lasti
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     return bool(code.co_flags & inspect.CO_NEWLOCALS) and package not in LIBRARIES and package != "tapegrad" and \

@@ -1,10 +1,9 @@
-"""imported_names: where a program has functions that are replaced while a trace runs: modules, and what holds
-functions and stands in them.
+"""imported_names: finds where a program holds functions that a trace replaces: modules, and containers of functions.
 
-Code is followed from name to name: from a function's globals to functions, classes, what it names of modules, and what
-these name; into the Python code of libraries too. What is found of a function is kept until there are new modules, or
-new names in its own. A C function that is missed refuses a traced value; a Python function that is missed asks
-`type(x)` and `x is y` of the proxy.
+Code is followed from name to name: from a function's globals to functions, classes and the attributes it names of
+modules, and on from these, into the Python code of libraries too. The result for each function is cached until a module
+is imported or its globals change. A missed C function refuses a traced value; a missed Python function applies
+`type(x)` and `x is y` to the proxy itself.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from itertools import repeat
+from operator import itemgetter
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -28,7 +29,7 @@ from types import (
     GenericAlias,
     ModuleType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from tapegrad.numbers.object_state import attributes
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import PROXIES, Op, Traced, functions_of
 from tapegrad.rules.registry import FOREIGN, GIVEN, THROUGH
-from tapegrad.trace.bytecode import follows, places_of
+from tapegrad.trace.bytecode import ASKING, follows, places_of, taken_of
 from tapegrad.trace.conversions import Conversion, Conversions, check_waiting, conversion, merged
 from tapegrad.trace.holders import FEW, forget, replaced, replacement
 from tapegrad.trace.interposition import original, stand_ins
@@ -46,41 +47,40 @@ from tapegrad.tree.attributes import HEAP, is_foreign
 from tapegrad.tree.copies import code_of, is_empty
 from tapegrad.tree.installed import file_of, is_installed
 
-MOST = 4000  # functions, classes and what holds them that are followed from one
+MOST = 4000  # functions, classes and containers followed from one root
 KEPT = 4096
-# libraries' Python code that is made of functions that tapegrad knows
+# libraries written in Python on top of functions that tapegrad knows
 FOLLOWED = ("scipy.", "numpy.testing.", "numpy.polynomial.", "numpy.ma.", "networkx.")
 _PLAIN = (ORDINARY - {tuple, slice, np.ndarray}) | {bytes, GenericAlias, CodeType, FrameType}
 
 Standing = list[tuple[dict[str, Any], str, Any]]
-"""Namespaces of functions that were found, their names, and what stood there by that name."""
+"""(namespace, name, value) for each converted function that was found there."""
 
-# by code: where its names led, what was found from there, where that stood, whether the function itself is converted
+# by code: (the state it was found in, the holders found, where converted functions stood, is it converted itself)
 _found: dict[Any, tuple[list[int], tuple[Any, ...], Standing, bool]] = {}
 
 
 def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
-    """Return what holds such functions where a function, and what it may call, finds them, its own globals apart;
-    objects among the arguments are of classes that it calls.
+    """Return the holders of replaceable functions that a function and its callees reach, without its own globals;
+    `args` contributes the classes of objects, whose methods may be called.
     """
     own = getattr(fn, "__globals__", None)
     bare = type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None and fn.__kwdefaults__ is None
     if bare and not [x for x in args if type(x) not in PROXIES and type(x) not in _PLAIN]:
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
-    roots = {id(root): root for root in _roots(fn, args, near)}  # many objects are of one class
-    near.update((id(holder), holder) for root in roots.values() for holder in _of(root))
+    roots = {id(root): root for root in _roots(fn, args, near)}  # many objects share a class
+    ways: dict[int, tuple[Any, _Way]] = {}  # roots of one package lead to the same
+    near.update((id(holder), holder) for root in roots.values() for holder in _of(root, ways))
     near.pop(id(own), None)
     converted = [near.pop(id(holder)) for holder in [*near.values()]
                  if type(holder) is Conversions and len(holder.all) > 1]
-    # first, while its functions have their own code
+    # first, while its functions still have their own code
     return [*([merged(*converted)] if converted else ()), *near.values()]
 
 
 def loaded() -> int:
-    """Return how many modules there are that a program may have imported: not what tapegrad itself needs, which is
-    imported when it is first needed.
-    """
+    """Return the number of loaded modules, without those that tapegrad imports on demand."""
     count = len(sys.modules)
     if count != _loaded[0]:
         _loaded[:] = count, sum(name.partition(".")[0] not in _OWN for name in [*sys.modules])
@@ -88,11 +88,11 @@ def loaded() -> int:
 
 
 _OWN = {"tapegrad", "optree", "typing_extensions"}
-_loaded = [0, 0]  # modules, and those of programs
+_loaded = [0, 0]  # the number of modules, and of those outside tapegrad
 
 
 def _is_closed(module: Any) -> bool:
-    """True for the name of a module whose code is not followed."""
+    """Return whether the code of a module is not followed."""
     return _is_closed_name(str(module))
 
 
@@ -101,9 +101,9 @@ def _is_closed_name(module: str) -> bool:
     return is_foreign(module) and not f"{module}.".startswith(FOLLOWED)
 
 
-def _of(root: Any) -> tuple[Any, ...]:
-    """Return the holders that a function or a class leads to; not what it has captured itself, which may be
-    another's at the next call.
+def _of(root: Any, ways: dict[int, tuple[Any, _Way]] | None = None) -> tuple[Any, ...]:
+    """Return the holders that a function or class leads to, without its captures, which may differ in the next call.
+    `ways` holds, by id, the objects that other roots led to.
     """
     key: Any = root
     state = [loaded(), len(GIVEN)]
@@ -118,29 +118,26 @@ def _of(root: Any) -> tuple[Any, ...]:
                 id(value := names.get(name)) != then and callable(value)
                 for name, then in zip(root.__code__.co_names, known[3:])):
             forget(names)
-        found = [*_reached(root)]
+        found = [*_reached(root, {} if ways is None else ways)]
         converted = [x for x in found if type(x) is Conversion]
         reached = *(x for x in found if type(x) is not Conversion), *([Conversions(converted)] if converted else ())
         converts = type(root) is FunctionType and conversion(root) is not None
         _found[key] = state, reached, _standing(converted), converts
-    # functions of the same code are made anew, and each is given other code itself
+    # functions with the same code share an entry, but each needs its own conversion
     own = conversion(root) if converts else None
     return reached if own is None else (*reached, Conversions([own]))
 
 
 def _standing(converted: Iterable[Conversion]) -> Standing:
-    """Return where functions stand of which the code is another while a trace runs: a module that is loaded again, or
-    changed, has others there.
-    """
+    """Return the places of converted functions, to notice a reloaded or modified module."""
     return [(fn.__globals__, fn.__name__, original(fn.__globals__.get(fn.__name__))) for fn, _, _ in converted
             if fn.__qualname__ == fn.__name__]
 
 
 def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
-    """Return functions, classes and modules to begin with: those that are called, captured or among the arguments; add
-    holders among these to `near`.
+    """Return the functions, classes and modules called, captured or among the arguments; add their holders to `near`.
     """
-    # what computes with an op calls the rules of that
+    # calling an op runs its rules
     stack, seen, roots = [fn, getattr(fn, "op", None), *args], set(), []
     while stack:
         x = original(stack.pop())
@@ -149,14 +146,14 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
             continue
         seen.add(id(x))
         if kind is FunctionType:
-            # what it holds is its own, but for functions that it was given
+            # a library's function uses only its own names, except for functions it was given
             if _is_closed(x.__globals__.get("__name__")):
                 stack += _given(x)
                 continue
             roots.append(x)
             stack += x.__dict__.values()
             modules = [module for value in captured_by(x).values() for module in _modules(value)]
-            seen.update(map(id, modules))  # of which its code has the names
+            seen.update(map(id, modules))  # the code has the names of their attributes
             stack += [part for module in modules for part in _of_module(module, _names(x.__code__))]
             stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
             if replaced_few(x):
@@ -169,8 +166,10 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
                 roots += [] if is_installed(file_of(x)) else [x]
         elif kind is Op:
             roots.append(x)
+        elif kind is dict and _is_namespace(x):  # __loader__ leads to all that imports
+            near.update({id(x): x} if replaced(x) else {})
         elif kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):
-            continue  # an object whose attributes are numbers
+            continue  # an object with numbers as attributes only
         else:
             if not issubclass(kind, tuple) and replaced_few(x):
                 near[id(x)] = x
@@ -181,11 +180,10 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
 
 
 def _held(x: Any) -> Iterator[Any]:
-    """Yield what a thing holds that is neither a function nor a class nor a module. Nothing of the program's is asked.
-    """
+    """Yield the references of an object that is no function, class or module, without running the program's code."""
     kind = type(x)
     if _is_closed(kind.__module__) and kind.__module__ not in _OPENED and not issubclass(kind, np.ndarray):
-        yield (attributes(x) or {}).get("__wrapped__")  # a compiled function's
+        yield (attributes(x) or {}).get("__wrapped__")  # the function inside a compiled one
     elif issubclass(kind, np.ndarray):
         yield from _some(np.ndarray.tolist(x)) if x.dtype == object else ()
     elif issubclass(kind, weakref.ref):
@@ -199,26 +197,26 @@ def _held(x: Any) -> Iterator[Any]:
     elif not issubclass(kind, (dict, list, tuple, set, frozenset, deque)) or not _is_large_data(x):
         own = attributes(x)
         yield own
-        # of the modules that a function captured its code has the names
+        # the code has the names of a captured module's attributes
         yield from _some([part for part in gc.get_referents(x) if part is not own and part is not kind and not (
             kind in _BESIDE_MODULES and issubclass(type(part), ModuleType))])
 
 
 def _is_large_data(x: Any) -> bool:
-    """True for a large container of nothing but numbers and texts."""
+    """Return whether a container is large and holds only numbers and texts."""
     base: Any = next(base for base in (dict, list, tuple, set, frozenset, deque) if issubclass(type(x), base))
     return base.__len__(x) > FEW and _PLAIN.issuperset(map(type, base.values(x) if base is dict else base.__iter__(x)))
 
 
 def _some(values: list[Any]) -> Iterable[Any]:
-    """Return functions and what may lead to some; of many things one of each class."""
+    """Return values that are or may lead to functions; of many, one per class."""
     values = [part for part in values if type(part) not in _PLAIN]
     return values if len(values) <= FEW else {
         id(part) if type(part) is FunctionType else type(part): part for part in values}.values()
 
 
 _BESIDE_MODULES = frozenset([CellType, BuiltinFunctionType])
-# modules of Python's whose objects hold those of the program
+# modules of Python whose objects hold objects of the program
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
                      "queue", "_queue", "_contextvars", "contextvars", "_weakref", "_operator", "_thread", "enum",
                      "_weakrefset", "contextlib", "argparse", "dataclasses"])
@@ -227,84 +225,97 @@ _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collection
 def _is_small(x: Any) -> bool:
     for base in (dict, list, tuple, deque):
         if issubclass(type(x), base):
-            return base.__len__(x) <= FEW  # what a class of the user's says of its length is not asked
+            return base.__len__(x) <= FEW  # not the user's `__len__`
     return True
 
 
 def replaced_few(x: Any) -> bool:
-    """True if something is to be replaced in a holder, if that is no large table of data."""
+    """Return whether a holder has anything to replace, unless it is a large table of data."""
     return _is_small(x) and bool(replaced(x))
 
 
-def _reached(root: Any) -> Iterator[Any]:
-    """Yield the holders that code leads to, of those that hold something that is replaced."""
-    stack: deque[Any] = deque([root])  # the nearest first, which are most likely called
-    seen: set[int] = set(_interposed())
-    classes, below = list[Any](), False  # those found, and whether their subclasses are asked for
+class _Way(NamedTuple):
+    """Where an object leads: holders that hold something to replace, functions' conversions, objects to follow."""
+
+    holders: list[Any]
+    parts: list[Any]
+
+
+def _reached(root: Any, ways: dict[int, tuple[Any, _Way]]) -> Iterator[Any]:
+    """Yield the holders that code leads to and that hold something to replace, and the functions' conversions."""
+    stack: deque[Any] = deque([root])  # nearest first: these are most likely called
+    seen, given = set(_interposed()), set[int]()
+    classes, below = list[Any](), False  # the classes found, and whether code looks up their subclasses
     while stack and len(seen) < MOST:
         x = stack.popleft()
-        if type(x) in _PLAIN or id(x) in seen:
+        if id(x) in seen:
             continue
         x = original(x)
-        kind = type(x)  # the user's objects are asked for nothing
+        kind = type(x)  # objects of the user are not accessed
         if id(x) in seen or kind in _PLAIN:
             continue
         seen.add(id(x))
-        if kind is FunctionType:
-            closed = _is_closed(x.__globals__.get("__name__"))
-            if id(x.__globals__) not in seen and (not closed or x in THROUGH
-                                                  or x.__qualname__.partition(".")[0] in _names_of_classes()):
-                seen.add(id(x.__globals__))
-                if replaced(x.__globals__):
-                    yield x.__globals__
-            if closed:  # what it holds is its own, but for functions that it was given
-                stack += [*_given(x), x.__dict__.get("__wrapped__")]
-            if closed or (x in FOREIGN and x is not root):  # what it means is tapegrad's
-                continue
-            if x is not root and (converts := conversion(x)) is not None:
-                yield converts
-            captured = captured_by(x)
-            stack += _named(code_of(x), x.__globals__, captured)
-            if not below and "__subclasses__" in mentioned(code_of(x)).attributes:
-                below = True
-                stack += [each for cls in classes for each in type.__subclasses__(cls)]
-            stack += [value for value in captured.values() if not issubclass(type(value), ModuleType)]
-            stack += _by_computed_names(code_of(x), x.__globals__)
-            if x is not root:
-                stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, *x.__dict__.values()]
-                if replaced(x):
-                    yield x
-        elif is_compiled(kind):
-            stack.append(given_function(x))
-        elif issubclass(kind, ModuleType):  # which something holds, and may hand to any code
-            stack += [] if is_installed(file_of(x)) else _of_module(x, frozenset(vars(x)))
-        elif issubclass(kind, type):
-            stack += [] if kind is type else [kind]
+        known = ways.get(id(x))
+        if x is root:
+            known = x, _way(x, True)
+        elif known is None:
+            known = ways[id(x)] = x, _way(x, False)
+        for holder in known[1].holders:
+            if id(holder) not in given:
+                given.add(id(holder))
+                yield holder
+        stack += known[1].parts
+        if issubclass(kind, type):
             classes.append(x)
             stack += type.__subclasses__(x) if below else []
-            if x in THROUGH:
-                stack += [part for part in vars(x).values() if type(part) is FunctionType]
-            elif not _is_closed(x.__module__):
-                for base in x.__mro__:
-                    if base is x or (base.__flags__ & HEAP and not _is_closed(base.__module__)
-                                     and id(base) not in seen):
-                        seen.add(id(base))
-                        stack += vars(base).values()
-                        if base.__flags__ & HEAP and replaced(base):
-                            yield base
-        elif kind is Op:
-            stack += functions_of(x)
-        elif kind is dict and _is_namespace(x):
-            if replaced(x):
-                yield x
-        elif kind is GeneratorType and not x.gi_running and x.gi_frame is not None:
-            check_waiting(x, x.gi_frame.f_globals)
-            stack += [*_held(x), *_named(x.gi_code, x.gi_frame.f_globals, {})]
-        else:
-            if not issubclass(kind, tuple) and replaced_few(x):
-                yield x
-            stack += [] if _is_closed(kind.__module__) else [kind]
-            stack += _held(x)
+        elif kind is FunctionType and not below and "__subclasses__" in mentioned(code_of(x)).attributes:
+            below = True
+            stack += [each for cls in classes for each in type.__subclasses__(cls)]
+
+
+def _way(x: Any, is_root: bool) -> _Way:
+    """Return where an object leads; `is_root` leaves out what a function has captured, its defaults and attributes."""
+    found, parts = list[Any](), list[Any]()
+    kind = type(x)
+    if kind is FunctionType:
+        closed = _is_closed(x.__globals__.get("__name__"))
+        if (not closed or x in THROUGH or x.__qualname__.partition(".")[0] in _names_of_classes()) \
+                and replaced(x.__globals__):
+            found.append(x.__globals__)
+        if closed:  # it uses only its own names, except for functions it was given
+            parts += [*_given(x), x.__dict__.get("__wrapped__")]
+        elif x not in FOREIGN or is_root:  # else it is replaced as a whole
+            captured = captured_by(x)
+            parts += [*_named(code_of(x), x.__globals__, captured),
+                      *(value for value in captured.values() if not issubclass(type(value), ModuleType)),
+                      *_by_computed_names(code_of(x), x.__globals__)]
+            if not is_root:
+                found += filter(None, [conversion(x), x if replaced(x) else None])
+                parts += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__, *x.__dict__.values()]
+    elif is_compiled(kind):
+        parts.append(given_function(x))
+    elif issubclass(kind, ModuleType):  # stored in an object, so any code may get it
+        parts += [] if is_installed(file_of(x)) else _of_module(x, frozenset(vars(x)))
+    elif issubclass(kind, type):
+        parts += [] if kind is type else [kind]
+        if x in THROUGH:
+            parts += [part for part in vars(x).values() if type(part) is FunctionType]
+        elif not _is_closed(x.__module__):
+            parts += vars(x).values()
+            parts += [base for base in x.__mro__[1:] if base.__flags__ & HEAP and not _is_closed(base.__module__)]
+            found += [x] if x.__flags__ & HEAP and replaced(x) else []
+    elif kind is Op:
+        parts += functions_of(x)
+    elif kind is dict and _is_namespace(x):
+        found += [x] if replaced(x) else []
+    elif kind is GeneratorType and not x.gi_running and x.gi_frame is not None:
+        check_waiting(x, x.gi_frame.f_globals)
+        parts += [*_held(x), *_named(x.gi_code, x.gi_frame.f_globals, {})]
+    else:
+        found += [x] if not issubclass(kind, tuple) and replaced_few(x) else []
+        parts += [] if _is_closed(kind.__module__) else [kind]
+        parts += _held(x)
+    return _Way(found, [*{id(part): part for part in parts if type(part) not in _PLAIN}.values()])
 
 
 @functools.cache
@@ -314,41 +325,54 @@ def _names_of_classes() -> frozenset[str]:
 
 @functools.cache
 def _interposed() -> frozenset[int]:
-    """Return the ids of modules, and of their namespaces, of which functions are replaced by other means."""
+    """Return the ids of modules whose functions are replaced by other means, and of their namespaces."""
     return frozenset(place for module, _, _ in stand_ins() for place in (id(module), id(vars(module))))
 
 
 def _given(fn: FunctionType) -> Iterator[Any]:
-    """Yield the functions that a library's function was given, by what it captured."""
+    """Yield the functions among a library function's captures."""
     for value in captured_by(fn).values():
         yield from filter(callable, value.values() if type(value) is dict and len(value) <= FEW else (value,))
 
 
 def captured_by(fn: FunctionType) -> dict[str, Any]:
-    """Return what a function has captured, by its names for it."""
+    """Return a function's captured values by name."""
     return {} if fn.__closure__ is None else {
         name: cell.cell_contents for name, cell in zip(code_of(fn).co_freevars, fn.__closure__) if not is_empty(cell)}
 
 
 def _named(code: CodeType, scope: dict[str, Any], captured: dict[str, Any]) -> Iterator[Any]:
-    """Yield what the names in code lead to, attributes of modules that are named beside them included: of modules of
-    the program's all, where it computes names.
+    """Yield the values of the names in code, including attributes of modules that are named beside them; all attributes
+    of the program's modules if the code computes names.
     """
     mention, names = mentioned(code), _names(code)
-    values: list[Any] = [*map(scope.get, names), *modules_of(mention.modules, scope), *captured.values()]
-    names = names.union(*[_asked(value) for value in values if type(value) in _ASKING])
-    whole = not _COMPUTING.isdisjoint(names) and not is_installed(code.co_filename)
+    # a class that code only tests for makes no object there; its metaclass may answer the test
+    asked = mention.kinds if scope.keys().isdisjoint(ASKING) else frozenset()
+    names -= asked
+    scoped: list[tuple[str, Any]] = [*zip(names, map(scope.get, names))]
+    values = [*modules_of(mention.modules, scope), *captured.values()]
+    names = names.union(*[_asked(value) for value in (*map(itemgetter(1), scoped), *values) if type(value) in _ASKING])
+    computes = not _COMPUTING.isdisjoint(names)
+    whole = computes and not is_installed(code.co_filename)
     if whole:
         values += [*scope.values(), *(_of_package(scope) if "modules" in names or "__import__" in names else ())]
-    for value in values:
+    yield from map(_metaclass, map(scope.get, asked))
+    for name, value in (*scoped, *zip(repeat(""), values)):
         if type(value) is FunctionType:
             yield value
         elif type(value) not in _PLAIN:
             for module in _modules(value):
+                taken = taken_of(code, name) if name and not (computes or module is not value or _is_closed(
+                    getattr(module, "__name__", ""))) else None
                 yield from _of_module(module, frozenset(vars(module)) if whole and not is_installed(file_of(module))
-                                      else names)
+                                      else names if taken is None else names & taken)
+                yield from map(_metaclass, _of_module(module, asked) if asked else ())
             if not issubclass(type(value), ModuleType):
                 yield value
+
+
+def _metaclass(x: Any) -> Any:
+    return type(x) if issubclass(type(x), type) else None
 
 
 _COMPUTING = frozenset(["globals", "vars", "__dict__", "eval", "exec", "modules", "__import__"])
@@ -356,24 +380,24 @@ _ASKING = (operator.attrgetter, operator.methodcaller)
 
 
 def _asked(asks: Any) -> list[str]:
-    """Return the names that an object of `attrgetter` or `methodcaller` asks for."""
+    """Return the names that an `attrgetter` or `methodcaller` looks up."""
     return [part for text in asks.__reduce__()[1] if type(text) is str for part in text.split(".")]
 
 
 def _of_package(scope: dict[str, Any]) -> list[ModuleType]:
-    """Return the modules that are loaded of a namespace's package; those of no package, for one that is in none."""
+    """Return the loaded modules of a namespace's package."""
     package = str(scope.get("__name__")).partition(".")[0]
     return [module for name, module in [*sys.modules.items()] if issubclass(type(module), ModuleType)
             and name.partition(".")[0] == package]
 
 
 def _is_namespace(x: dict[Any, Any]) -> bool:
-    """True for a dict that a module has its names in."""
+    """Return whether a dict is the namespace of a loaded module."""
     return "__builtins__" in x and (attributes(sys.modules.get(str(x.get("__name__")))) is x)
 
 
 def _modules(x: Any) -> list[ModuleType]:
-    """Return a module, or those that an object holds, which may stand for one."""
+    """Return [x] for a module; for an object, which may stand for a module, the modules among its attributes."""
     if issubclass(type(x), ModuleType):
         return [x]
     held = attributes(x) if type(x).__flags__ & HEAP and not issubclass(type(x), type) else None
@@ -381,7 +405,7 @@ def _modules(x: Any) -> list[ModuleType]:
 
 
 def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
-    """Yield a module's namespace, what is named of it, and of those in it that are named on the way."""
+    """Yield a module's namespace, its attributes with these names, and those of submodules among them."""
     stack, seen = [module], {id(module)}
     while stack:
         module = stack.pop()
@@ -390,7 +414,7 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
             found = [own[name] for name in (names | _LAZY) & own.keys()]
             inner = [part for part in found if issubclass(type(part), ModuleType) and id(part) not in seen
                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
-            seen.update(map(id, inner))  # modules name each other
+            seen.update(map(id, inner))  # modules refer to each other
             stack += inner
             if any(replacement(part) is not part for part in found) and replaced(own):
                 yield own
@@ -398,7 +422,7 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
 
 
 def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
-    """Yield what stands in modules that code asks for names that it computes: `getattr(module, name)`."""
+    """Yield the contents of modules in which code looks up computed names: `getattr(module, name)`."""
     if "getattr" in code.co_names:
         for name, module in zip(code.co_names, map(scope.get, code.co_names)):
             if issubclass(type(module), ModuleType) and not _is_closed(getattr(module, "__name__", "")) and any(
@@ -411,10 +435,10 @@ def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
             yield from _by_computed_names(part, scope)
 
 
-_LAZY = frozenset(["__getattr__"])  # by which a module loads what it lacks
+_LAZY = frozenset(["__getattr__"])  # a module's hook for lazy attributes
 
 
 def _names(code: CodeType) -> frozenset[str]:
-    """Return the names of globals, attributes and captured variables in code, and the texts that may be some."""
-    names, attributes, _, _ = mentioned(code)
-    return names | attributes
+    """Return the names of globals, attributes and captured variables in code, and its strings that may be names."""
+    mention = mentioned(code)
+    return mention.names | mention.attributes

@@ -1,4 +1,4 @@
-"""inputs: how what a program is called with is nested and named, and whether it is at the end what it was."""
+"""inputs: structure and labels of a call's inputs, and checks that the program left shared ones unchanged."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tapegrad.tree.flatten import Structure, Walk, changed, flatten
 from tapegrad.tree.modules import refuse_hooks
 from tapegrad.tree.signature import Recorded, Signature
 
-SMALL = 4096  # bytes of an array of which all is looked at
+SMALL = 4096  # bytes up to which an array's fingerprint covers all of it
 
 
 def flatten_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
                  walks: list[Walk] | None = None) -> tuple[Signature, list[Any], list[str]]:
-    """Return how a call's inputs are nested, the inputs in order, and their labels; add what was met to `walks`.
+    """Return the structure of a call's inputs, the inputs in order, and their labels; append the walks to `walks`.
 
     Raises ArgumentError for a tensor with a hook.
     """
@@ -56,8 +56,8 @@ _NAMED: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()
 
 def named_as(made: Callable[..., Any], f: Callable[..., Any],
              between: tuple[int, str] | None = None) -> Callable[..., Any]:
-    """Return a function of any arguments that was made of `f`, with the names that it and its arguments have;
-    `between` them, at a place, it may have one more.
+    """Give `made`, a function of any arguments that wraps `f`, the name and argument names of `f`; `between` is the
+    position and name of an additional argument.
     """
     names = list(_own_names(f))
     if between is not None and len(names) >= between[0]:
@@ -67,13 +67,13 @@ def named_as(made: Callable[..., Any], f: Callable[..., Any],
 
 
 def argument_names(f: Any, count: int) -> list[str]:
-    """Name positional arguments as the function does, or one that it was made of."""
+    """Return names for positional arguments: those of the function or of the one it wraps, then x1, x2, ..."""
     names = _own_names(f)[:count]
     return [*names, *[f"x{i + 1}" for i in range(len(names), count)]]
 
 
 def _own_names(f: Any) -> Sequence[str]:
-    """Return the names of the positional arguments, without the cost of inspect.signature."""
+    """Return the names of the positional arguments, faster than inspect.signature."""
     fn, skip = (f.__func__, 1) if isinstance(f, MethodType) else (f, 0)
     code = getattr(fn, "__code__", None)
     if code is None and not isinstance(fn, (type, Op)):
@@ -87,14 +87,14 @@ def call_method(fn: Callable[..., Any]) -> Any:
 
 
 def _defined(f: Any) -> Location | None:
-    """Return where a program is defined: of a write of which nobody knows the line."""
+    """Return where a program is defined, to report a write whose line is unknown."""
     code = code_of_program(f)
     return None if code is None else Location(code.co_filename, code.co_firstlineno, code.co_name)
 
 
 def check_shared(signature: Signature, nested: list[Structure], memos: list[dict[int, Any]],
                  proxies: list[Any]) -> None:
-    """Refuse a change of what two arguments share: each of them got a copy of its own, and the other would not know."""
+    """Refuse changes of objects that two arguments share: each has its own copy, so the other would miss the change."""
     if sum(bool(structure.seen) for structure in nested) < 2:
         return
     counts = Counter(key for structure in nested for key, part in structure.seen.items()
@@ -119,7 +119,7 @@ def check_shared(signature: Signature, nested: list[Structure], memos: list[dict
 
 
 def print_of(x: np.ndarray[Any, Any]) -> bytes:
-    """Return what tells of most writes to an array that they happened: of a large one every so many rows."""
+    """Return a fingerprint that shows most writes to an array; it samples large arrays."""
     if x.nbytes > SMALL:
         most = int(512 ** (1 / x.ndim))
         x = x[tuple(slice(None, None, -(-n // most)) for n in x.shape)]
@@ -127,7 +127,7 @@ def print_of(x: np.ndarray[Any, Any]) -> bytes:
 
 
 def check_written(f: Any, leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
-    """Refuse an input that was written to by another name, which no tape knows of: the trace writes to copies."""
+    """Refuse an input that was written to directly: the trace writes to copies, so another name was used."""
     for leaf, label, then in zip(leaves, labels, before):
         if then is not None and print_of(leaf) != then:
             raise MutationError(f"{label} was written to while it was differentiated or traced, by another name than "

@@ -1,4 +1,4 @@
-"""Functions that no protocol reaches, replaced while a trace runs: `math.*`, and Python functions that have a rule."""
+"""interposition: stand-ins for functions that no protocol reaches: `math.*`, constructors, functions with a rule."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ from tapegrad.trace.proxy import as_bool, record_unary
 from tapegrad.tree.copies import Attribute, another, code_of, running
 from tapegrad.tree.flatten import leaves_of
 
-# They go through an iterable once, in C: what it yields is looked at here.
+# They consume an iterable in C: stand-ins make a list of it first.
 ONCE = [getattr(math, name) for name in ("fsum", "sumprod") if hasattr(math, name)]
 # They copy the process with the traced values in it.
 FORKS = {getattr(os, name): name for name in ("fork", "forkpty") if hasattr(os, name)}
 
 
 def as_float(x: Any) -> Any:
-    """Return a traced number of another number system as the float that math's functions make of it."""
+    """Return a traced number of another number system as the float that a math function converts it to."""
     known = system(x) if isinstance(x, Traced) else None
     return x if known is None else ops.convert(x, to=complex if known.is_complex else float)
 
 
 def as_real(x: Any) -> Any:
-    """Return a traced argument of math's functions as the real number that they make of it: NumPy's complex numbers
-    lose a part, with a warning, and an array gives its number. Of an array NumPy's function would be called in a
-    replay, which raises nothing.
+    """Return a traced argument of a math function as the real number that math converts it to: the real part of NumPy's
+    complex numbers, with a warning, and the element of an array. An array itself would make a replay call NumPy's
+    function, which raises no error.
     """
     x = as_float(x)
     val = behind(x) if isinstance(x, Traced) else None
     if isinstance(val, (np.ndarray, np.generic)) and (val.ndim or val.dtype.kind == "c"):
-        float(val)  # which raises, or warns
+        float(val)  # raises or warns
         x = ops.real(x) if val.dtype.kind == "c" else x
     return ops.item(x) if isinstance(val, np.ndarray) else x
 
 
 def as_python(x: Any) -> Any:
-    """Return a traced argument of math's functions as Python's number: an op that has no function of math's would
-    compute in NumPy's precision.
+    """Return a traced argument of a math function as a Python number: an op without a math function would compute in
+    NumPy's precision.
     """
     x = as_real(x)
     return ops.item(x) if isinstance(x, Traced) and isinstance(behind(x), np.generic) else x
 
 
 def _listed(x: Any) -> Any:
-    """Return a generator or another iterable as a list; sequences and arrays, and what is none, as they are."""
+    """Return a generator or other iterable as a list; sequences, arrays and other objects unchanged."""
     return list(x) if isinstance(x, Iterable) and not isinstance(x, (Sequence, np.ndarray, Traced)) else x
 
 
 def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stand-in for `fn` that differs only when an argument is traced."""
+    """Return a stand-in for `fn` that differs only if an argument is traced."""
     once, argument = (fn in ONCE, as_float if fn.__module__ != "math" else as_real
                       if getattr(meaning, "scalar", None) is fn else as_python)
 
@@ -83,7 +83,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                 return shim(*[x._number() if hasattr(type(x), "_viewed_as") else x for x in args], **kwargs)
             if isinstance(arg, Traced):
                 try:
-                    # they take a number of it, as anyone's float(x)
+                    # they convert it to a number, as float(x) does
                     if is_tensor(arg) and fn.__module__ in ("math", "cmath"):
                         return fn(*args, **kwargs)
                     if type(meaning) is not Op:
@@ -91,7 +91,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
                     if len(args) == 1:
                         x = arg if type(arg._val) is float else argument(arg)
                         return as_bool(record_unary(x, meaning, shim), sys._getframe(1))  # type: ignore[arg-type]
-                    args = tuple(map(argument, args))  # what math computes with
+                    args = tuple(map(argument, args))  # the values that math computes with
                     tracer = tracer_of(args)
                     y = tracer.record(meaning, args, kwargs, shim(*[plain(x, tracer) for x in args]))
                     return as_bool(y, sys._getframe(1))
@@ -114,7 +114,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
 
 
 def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
-    """Return what stands in for a function, and calls another."""
+    """Return a stand-in for a function that calls another one."""
     own = {"__slots__": (), "__call__": staticmethod(called), "__doc__": fn.__doc__,
            "__module__": getattr(fn, "__module__", "builtins")}
     kind: type[StandIn] = type("StandIn", (StandIn,), own)
@@ -122,14 +122,14 @@ def standing_for(fn: Callable[..., Any], called: Callable[..., Any]) -> StandIn:
 
 
 def _of_float(fn: Callable[..., Any], meant: Callable[..., Any], reflected: bool) -> Callable[..., Any]:
-    """Return a stand-in for an operator taken from `float`, as `float.__pow__`: of traced numbers it is theirs."""
+    """Return a stand-in for an operator of `float`, as `float.__pow__`, that uses the traced numbers' operator."""
     def shim(*args: Any) -> Any:
         return meant(*args[::-1] if reflected else args) if not PROXIES.isdisjoint(map(type, args)) else fn(*args)
     return shim
 
 
 def _operators() -> dict[Any, StandIn]:
-    """Return what stands in for the operators of `float`."""
+    """Return the stand-ins for the operators of `float`."""
     found = {}
     for name, fn in vars(float).items():
         meant = name if hasattr(operator, name) else f"__{name[3:]}"
@@ -139,7 +139,7 @@ def _operators() -> dict[Any, StandIn]:
 
 
 def _fork(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a stand-in for what starts a process by copying this one."""
+    """Return a stand-in for a function that forks the process; it refuses to in a trace."""
     def shim() -> Any:
         if running.tracers:
             raise UnknownFunction(f"os.{name} starts another process, and what that computes is on no tape",
@@ -149,21 +149,19 @@ def _fork(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def stand_ins() -> list[tuple[Any, type, type]]:
-    """Return the modules of which functions are replaced, each with its class, and the class
-    that it has while a trace runs.
-    """
-    found = _stand_ins("torch" in FOREIGN)  # torch's functions have meanings once its frontend is there
+    """Return (module, class, class while a trace runs) for the modules whose functions are replaced."""
+    found = _stand_ins("torch" in FOREIGN)  # torch's functions have implementations once its frontend is imported
     return [*found, *MODULES] if MODULES else found
 
 
-MODULES: list[tuple[Any, type, type]] = []  # of libraries, each with its class, and the class that it has in a trace
+MODULES: list[tuple[Any, type, type]] = []  # of libraries: (module, class, class while a trace runs)
 
 
 @functools.cache
 def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
-    if with_torch:  # of torch's functions few ask no protocol
+    if with_torch:  # few of torch's functions use no protocol
         torch = sys.modules["torch"]
-        # by lengths one by one, of which torch asks no protocol
+        # with lengths as separate arguments they call no protocol
         sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)
         own = (torch.from_numpy, torch.from_dlpack, *sized)
         return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
@@ -177,8 +175,7 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
 
 
 def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]]]) -> tuple[Any, type, type]:
-    """Return a module's class, and one whose properties are the stand-ins: to give it that costs
-    nothing, however many they are.
+    """Return a module, its class, and a class whose properties are the stand-ins: assigning that replaces all at once.
     """
     shims: dict[str, Any] = {}
     for known, shim in kinds:
@@ -189,27 +186,24 @@ def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]
         # looked up by name in a trace
         FOREIGN.update({made[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})
         shims |= made
-    # no Python function to call
+    # calls no Python function
     properties = {name: property({module: made}.__getitem__) for name, made in shims.items()}
     return module, type(module), type(type(module).__name__, (type(module),), properties)
 
 
 def _dispatched(module: Any) -> dict[Any, Any]:
-    """Return the functions of a module that have a meaning and ask their arguments for it,
-    but not what a list holds.
-    """
+    """Return a module's functions that have an implementation and dispatch on arguments, but not on list items."""
     return {fn: FOREIGN[fn] for fn in vars(module).values() if type(fn) is type(np.sum) and fn in FOREIGN
             and fn not in CONSTRUCTORS}
 
 
 def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
-    """Return a stand-in for a function that dispatches on arrays: it dispatches on lists of traced
-    values too, as np.sum([a, b]).
+    """Return a stand-in for a function that dispatches on arrays: it also takes lists of traced values, np.sum([a, b]).
     """
     def shim(*args: Any, **kwargs: Any) -> Any:
         tracers = running.tracers
         if tracers:
-            alone = True  # among those that NumPy would ask
+            alone = True  # no argument so far is one that NumPy would dispatch to
             for arg in args:
                 kind = type(arg)
                 if kind in PROXIES and alone:
@@ -224,7 +218,7 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
 
 
 class Ufunc(StandIn):
-    """Stands in for a ufunc: of a list that holds traced values it is what it is of their array."""
+    """Stands in for a ufunc and accepts lists of traced values, as the array of these."""
 
     __slots__ = ()
 
@@ -232,7 +226,7 @@ class Ufunc(StandIn):
         kind = type(x)
         fn: Any = self.__wrapped__
         if kind in PROXIES and not kwargs and (not args or (len(args) == 1 and type(args[0]) in _DIRECT)):
-            return x.__array_ufunc__(fn, "__call__", x, *args)  # as NumPy would, a microsecond later
+            return x.__array_ufunc__(fn, "__call__", x, *args)  # what NumPy would do, a microsecond faster
         if kind in _LISTS or (args and type(args[0]) in _LISTS):
             return fn(_array(x), *map(_array, args[:fn.nin - 1]), *args[fn.nin - 1:], **kwargs)
         return fn(x, *args, **kwargs)
@@ -244,7 +238,7 @@ class Ufunc(StandIn):
 
 @functools.cache
 def _of_ufunc(ufunc: Any, name: str) -> Any:
-    """Return what stands in for a ufunc's method."""
+    """Return the stand-in of a ufunc's method."""
     found = getattr(ufunc, name)
     return standing_for(found, lambda array, *args, **kwargs: found(_array(array), *args, **kwargs))
 
@@ -258,9 +252,7 @@ def _array(x: Any) -> Any:
 
 
 class Grid:
-    """Stands in for np.mgrid and np.ogrid: what they make in a traced thread is the program's
-    own, and may be written to.
-    """
+    """Stands in for np.mgrid and np.ogrid: in a tracing thread the result is traced, so it can be written to."""
 
     __slots__ = ("_grid",)
 
@@ -281,9 +273,7 @@ def _owned(tracer: Any, x: Any) -> Any:
 
 @functools.cache
 def numpy_module() -> ModuleType:
-    """Return what a program's modules have in place of numpy while a trace runs: its ufuncs
-    take lists of traced values.
-    """
+    """Return the module that replaces numpy in a program while a trace runs: its ufuncs take lists of traced values."""
     module = ModuleType(np.__name__, np.__doc__)
     stand_ins()
     STAND_IN.update({fn: Ufunc(fn) for fn in vars(np).values() if type(fn) is np.ufunc})
@@ -291,14 +281,12 @@ def numpy_module() -> ModuleType:
     public = {name: vars(np)[name] for name in np.__all__ if name in vars(np)}
     vars(module).update({name: STAND_IN.get(x, x) if type(x) in kinds else x for name, x in public.items()})
     vars(module).update(mgrid=Grid(np.mgrid), ogrid=Grid(np.ogrid))
-    vars(module)["__getattr__"] = functools.partial(getattr, np)  # other names may come and go
+    vars(module)["__getattr__"] = functools.partial(getattr, np)  # looked up in numpy, since they may change
     return module
 
 
 def stand_in(x: Any) -> Any:
-    """Return what replaces `x` while a trace runs: for a reference that was taken before, as
-    in trace(math.sin, 1.0).
-    """
+    """Return the stand-in of `x` while a trace runs, for a reference taken before it, as in trace(math.sin, 1.0)."""
     kind = type(x)
     if kind in WRAPPED and (wrapped := WRAPPED[kind](x)) is not x:
         return wrapped
@@ -312,14 +300,14 @@ def stand_in(x: Any) -> Any:
         return STAND_IN[x]
     if kind is BuiltinMethodType and type(x.__self__) in WRAPPED and not is_generator(x.__self__):
         return getattr(WRAPPED[type(x.__self__)](x.__self__), x.__name__)
-    # the user's objects are not asked for a hash
+    # objects of the program are not hashed
     return STAND_IN.get(x, x) if kind in _kinds() or compiled else x
 
 
 @functools.cache
 def as_named(fn: FunctionType) -> FunctionType:
-    """Return a function of NumPy's Python code in which names mean what they do in a program: what replaces them takes
-    traced values. So they do in the functions beside it that it calls.
+    """Return a NumPy function written in Python with its module's names replaced by stand-ins, which accept traced
+    values; functions of the same module that it calls are treated likewise.
     """
     def meant(x: Any) -> Any:
         if type(x) is ModuleType and x.__name__.startswith("numpy"):
@@ -331,12 +319,12 @@ def as_named(fn: FunctionType) -> FunctionType:
 
 
 def with_names(fn: Any, names: dict[str, Any], code: CodeType | None = None) -> FunctionType:
-    """Return a function of a library's, or other code in its place, with other meanings of some names of its module."""
+    """Return a library's function, or other code in its place, with some names of its module rebound."""
     return another(fn, code or code_of(fn), {**fn.__globals__, **names})
 
 
 class _Module:
-    """Stands for a module of NumPy's in such a function."""
+    """Stands for a module of NumPy in such a function."""
 
     __slots__ = ("_module",)
 
@@ -347,12 +335,12 @@ class _Module:
         return stand_in(getattr(self._module, name))
 
 
-# id of what was made to stand in a holder, a tuple of stand-ins, say: that, and what stood there
+# by id of a replacement made for one holder, a tuple of stand-ins, say: (replacement, original)
 INSTEAD: dict[int, tuple[Any, Any]] = {}
 
 
 def original(x: Any) -> Any:
-    """Return what a stand-in among a module's globals replaces while a trace runs; other things as they are."""
+    """Return the original of a stand-in; other objects unchanged."""
     if id(x) in INSTEAD and INSTEAD[id(x)][0] is x:
         return INSTEAD[id(x)][1]
     if type(x) is GlobalGenerator:
@@ -369,18 +357,18 @@ def _kinds() -> set[type]:
     return set(map(type, STAND_IN))
 
 
-_STATES = frozenset(["get_state", "bit_generator", "_bit_generator", "__getstate__"])  # what tells a generator's state
+_STATES = frozenset(["get_state", "bit_generator", "_bit_generator", "__getstate__"])  # they expose a generator's state
 
 
 def guard_state() -> None:
-    """Guard that no replay is right: the program reads the state of a random generator."""
+    """Invalidate replays, because the program reads the state of a random generator."""
     for tracer in running.tracers:
         tracer.guard(tracer.tape.ops[0], "recorded", ("reads the state of a random generator",
                                                       "pass as an argument what the program reads of it"))
 
 
 class GlobalGenerator:
-    """Stands in for a random generator among a module's globals: in a traced thread its draws are recorded."""
+    """Stands in for a random generator among a module's globals: in a tracing thread its draws are recorded."""
 
     __slots__ = ("_generator",)
 
@@ -404,12 +392,12 @@ class GlobalGenerator:
 
 
 WRAPPED: dict[type, Callable[[Any], Any]] = {}
-"""Of compiled objects, and of functions, that a program keeps: what stands for one in a trace, or itself."""
+"""By class of a compiled object or function: returns its stand-in in a trace, or the object itself."""
 
 
 @functools.cache
 def stand_in_code(fn: FunctionType) -> tuple[CodeType, CodeType]:
-    """Return the code of a function, and what replaces it."""
+    """Return the code of a function and its replacement."""
     code = code_of(fn)
     return code, trampoline(code, functools.partial(_dispatch, fn, another(fn, code)))
 
@@ -423,8 +411,8 @@ def trampoline(code: CodeType, target: Callable[..., Any]) -> CodeType:
 
 @functools.cache
 def _template(freevars: tuple[str, ...]) -> CodeType:
-    # compiled with the names free, though unused: a frame whose closure is not set up as its
-    # code says crashes debuggers
+    # the names are free variables of the template, though unused: a frame whose closure does not match its code crashes
+    # debuggers
     names = ", ".join(freevars)
     source = (f"def factory():\n    {' = '.join([*freevars, 'None']) if freevars else 'pass'}\n"
               f"    def trampoline(*tapegrad_args, **tapegrad_kwargs):\n        if False: ({names})\n"
@@ -437,8 +425,8 @@ def _template(freevars: tuple[str, ...]) -> CodeType:
 
 
 def _dispatch(fn: Any, original: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Record a call with traced arguments as one operation, if its trace's context says so; else make it."""
-    # NumPy's own code calls many of these, of what an op has
+    """Record a call with traced arguments as one operation if the context of its trace says so; otherwise call it."""
+    # fast path: NumPy's own code calls many of these on plain arrays
     if (len(args) == 1 and not kwargs and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc"
         and fn not in CONSTRUCTORS):
         return original(*args)
@@ -456,7 +444,7 @@ def _dispatch(fn: Any, original: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _positional(fn: FunctionType, args: tuple[Any, ...],
                 kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Move keyword arguments to their positions, where a variable can stand."""
+    """Move keyword arguments to their positions, where variables are allowed."""
     names = fn.__code__.co_varnames[len(args): fn.__code__.co_argcount]
     rest = dict(kwargs)
     moved = []

@@ -1,4 +1,4 @@
-"""Frontends of modules that a program need not have: each is imported once the program has imported the module."""
+"""lazy_frontends: frontends of optional modules, each imported once the program has imported the module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 
-# The library's modules whose functions are not registered yet, and the frontends that do it, in order.
+# By module: the frontends that register its functions, in order; an entry is removed once they have.
 _SCIPY = ("special", "linalg", "signal", "stats", "integrate", "interpolate",
           "optimize", "fft", "ndimage", "spatial", "spatial.distance", "spatial.transform",
           "sparse", "sparse.linalg")
@@ -17,7 +17,7 @@ _WAITING: dict[str, tuple[str, ...]] = {
        for owner in ("", "scipy._lib.", "scipy._external.", "sklearn.externals.")},
     "numpy.random": ("frontends.numpy.random",), "numpy.ma.core": ("frontends.numpy.masked",),
     "torch": ("frontends.torch",), "torch.autograd": ("compile.torch.autograd",),
-    "torch.distributed.distributed_c10d": ("frontends.torch.collective",),  # where torch was built with it
+    "torch.distributed.distributed_c10d": ("frontends.torch.collective",),  # if torch was built with it
     "torch.distributed.tensor": ("frontends.torch.dtensor",),
     **{f"torch.distributed.{name}": ("frontends.torch.functional_collective",)
        for name in ("_functional_collectives", "nn.functional")},
@@ -34,18 +34,18 @@ _lock = threading.RLock()
 
 
 def register_imported() -> None:
-    """Register the functions of those modules that have been imported by now; called as each trace begins.
+    """Register the functions of the modules that have been imported by now; called when a trace begins.
 
-    The first one imports `numpy.random`, which costs what half of tapegrad does: NumPy would when a program names it,
-    and would find replaced there what the traces of other threads replace.
+    The first call imports `numpy.random`, half as costly as importing tapegrad: NumPy would do so when a program first
+    names it, perhaps while traces of other threads have functions of NumPy replaced.
     """
     if "numpy.random" in _WAITING:
         importlib.import_module("numpy.random")
-    if _WAITING.copy().keys().isdisjoint(sys.modules.keys()):  # a copy, since another thread may register some
+    if _WAITING.copy().keys().isdisjoint(sys.modules.keys()):  # a copy: another thread may be registering
         return
     with _lock:
         for name in [name for name in list(_WAITING) if sys.modules.get(name) is not None]:
-            # another thread is at it
+            # another thread is importing it
             if not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
                 _register(name)
 
@@ -54,7 +54,7 @@ def _register(name: str) -> None:
     try:
         for each in _WAITING[name]:
             frontend = importlib.import_module(f"tapegrad.{each}")
-            if hasattr(frontend, "added"):  # one for several
+            if hasattr(frontend, "added"):  # a frontend of several modules
                 frontend.added(name)
     except (ImportError, AttributeError) as err:
         warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: {err}",

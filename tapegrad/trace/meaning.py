@@ -1,4 +1,4 @@
-"""meaning: what functions of libraries mean of traced values, found in the registry."""
+"""meaning: dispatch of library functions on traced values, through the registry."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tapegrad.tree.flatten import leaves_of
 
 
 def plain(x: Any, tracer: Tracer) -> Any:
-    """Return the value behind a proxy of this tracer; an outer trace's proxy stays one."""
+    """Return the value of a proxy of this tracer; proxies of an outer trace stay proxies."""
     return x._val if isinstance(x, Traced) and x._tracer is tracer else x
 
 
 def by_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Apply what a ufunc, or a method of one, means; NotImplemented where an argument says so itself. Raises
-    UnknownFunction where it is not known.
+    """Dispatch a ufunc or a ufunc's method; return NotImplemented if another argument handles it. Raises
+    UnknownFunction if it has no implementation.
     """
     if any(answers_ufuncs(type(x)) for x in inputs):
-        return NotImplemented  # NumPy asks that one next
+        return NotImplemented  # NumPy tries that argument next
     result = FOREIGN[np.ufunc](ufunc, method, *inputs, **kwargs)
     if result is NotImplemented:
         raise unknown(ufunc if method == "__call__" else getattr(ufunc, method))
@@ -38,13 +38,13 @@ def by_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict
 
 def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
           plainly: Any = None) -> Any:
-    """Call what a foreign function means; `plainly` is the function itself, where that is replaced."""
+    """Dispatch a foreign function; `plainly` is the original function where it has been replaced."""
     viewed, ctx = FOREIGN.get("viewed"), tracer.ctx
     if viewed is not None:
         y = viewed(lambda *a, **k: apply(tracer, func, a, k, plainly), func, args, kwargs)
         if y is not NotImplemented:
             return y
-    # the name may stand for either
+    # the context may name the function or its stand-in
     if (ctx is not DEFAULT or ctx.knows) and (ctx.is_primitive(func) or ctx.is_primitive(STAND_IN.get(func, func))):
         return ctx.op(func).run(*args, **kwargs)
     meaning = FOREIGN.get(func)
@@ -66,10 +66,10 @@ def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwarg
             meaning(*args, **kwargs)  # raises
         raise unknown(func)
     except Exception as err:
-        tracer.raised(func, args, kwargs, err)  # the trace of the arguments is the one that refuses
+        tracer.raised(func, args, kwargs, err)  # the tracer of the arguments is the one that refuses
         raise
 
 
 def compute(tracer: Tracer, fn: Callable[..., Any], *values: Any) -> Any:
-    """Return a function of real values; where large ones are looked after, in memory that they have left."""
+    """Return `fn(*values)`; with value retention, into the memory of dropped values."""
     return fn(*values) if tracer.economy is None else tracer.economy.run(fn, *values)

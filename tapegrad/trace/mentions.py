@@ -1,4 +1,4 @@
-"""mentions: what code names, without running it, and whose a module is."""
+"""mentions: the names in a code object, read without running it, and the packages of modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from tapegrad.trace.bytecode import named
+from tapegrad.trace.bytecode import ASKING, asked_for, has_docstring, named
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
 from tapegrad.tree.installed import library_of
 
@@ -21,18 +21,19 @@ _ASSIGNING = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
 
 
 class Mentioned(NamedTuple):
-    """The names that a function's code mentions: as globals, as attributes, as modules that it imports; and
-    whether it assigns globals.
+    """The names in a function's code: of globals, of attributes, of imported modules, of classes that it only tests for
+    (`isinstance`); and whether it assigns globals.
     """
 
     names: frozenset[str]
     attributes: frozenset[str]
     modules: frozenset[str]
+    kinds: frozenset[str]
     assigns: bool
 
 
 def names_in(code: CodeType) -> frozenset[str]:
-    """Return all names of globals and attributes that a code object, and those inside it, have."""
+    """Return the names of globals and attributes in a code object and its nested ones."""
     return frozenset(code.co_names).union(*[names_in(part) for part in code.co_consts if type(part) is CodeType])
 
 
@@ -40,12 +41,12 @@ _mentioned: dict[int, tuple[CodeType, Mentioned]] = {}
 
 
 def mentioned(code: CodeType) -> Mentioned:
-    """Return the names that a code object, and those inside it, mention: where it reads by name,
-    `getattr(module, "rate")`, its strings too.
+    """Return the names in a code object and its nested ones, including the words in its strings if it looks names up
+    dynamically: `getattr(module, "rate")`.
     """
-    known = _mentioned.get(id(code))  # a code object hashes all that is in it
+    known = _mentioned.get(id(code))  # by id: a code object's hash reads all its contents
     if known is None:
-        if len(_mentioned) > 4096:
+        if len(_mentioned) > 32768:
             _mentioned.clear()
         known = _mentioned[id(code)] = code, _mention(code)
     return known[1]
@@ -55,6 +56,8 @@ def _mention(code: CodeType) -> Mentioned:
     names: set[str] = set()
     modules: set[str] = set()
     attributes, assigns = set(code.co_names), False
+    kinds = set() if attributes.isdisjoint(ASKING) else asked_for(code)
+    used = attributes - kinds
     for opname, name in named(code, _READING | _ASSIGNING | {"IMPORT_NAME"}):
         if opname in _READING:
             names.add(name)
@@ -65,23 +68,27 @@ def _mention(code: CodeType) -> Mentioned:
     if modules:
         modules |= attributes  # `from package import module`
     if not _BY_NAME.isdisjoint(code.co_names):
-        texts = {name for part in code.co_consts if type(part) is str for name in (part, *re.findall(r"\w+", part))}
+        texts = {name for part in code.co_consts[has_docstring(code):]
+                 if type(part) is str for name in (part, *re.findall(r"\w+", part))}
         names |= texts
         attributes |= texts
         modules |= texts
+        used |= texts
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             more = mentioned(inner)
             names |= more.names
             attributes |= more.attributes
             modules |= more.modules
+            used |= (more.names | more.attributes) - more.kinds
+            kinds |= more.kinds
             assigns = assigns or more.assigns
-    return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), assigns)
+    return Mentioned(frozenset(names), frozenset(attributes), frozenset(modules), frozenset(kinds - used), assigns)
 
 
 def modules_of(names: Iterable[str], scope: dict[str, Any]) -> Iterator[ModuleType]:
-    """Yield the loaded modules that names may be of where code with these globals imports: in its package and those
-    around it too, whatever the number of dots is.
+    """Yield the loaded modules that an import of these names may refer to in code with these globals, in its package
+    and the enclosing ones, whatever the number of dots.
     """
     package, packages = scope.get("__package__") or str(scope.get("__name__")).rpartition(".")[0], [""]
     while package:
@@ -95,10 +102,10 @@ def modules_of(names: Iterable[str], scope: dict[str, Any]) -> Iterator[ModuleTy
 
 
 def is_foreign(module: Any) -> bool:
-    """True for the name of a module that is no user's: of a package that tapegrad knows, or any that is installed."""
+    """Return whether a module name belongs to an installed package or one that tapegrad knows, and not to the user."""
     return package_of(module) in FOREIGN_PACKAGES or bool(library_of(module))
 
 
 def package_of(module: Any) -> str:
-    """Return the name of the package that a module of this name is in."""
+    """Return the top-level package of a module name."""
     return str(module).partition(".")[0]

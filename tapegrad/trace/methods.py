@@ -1,4 +1,4 @@
-"""methods: those of a traced value, looked up and called, and what their `out=` means."""
+"""methods: bound methods of traced values, their `out=` argument, and attributes that traced values lack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _method(x: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 class Method:
-    """A method of a traced value, looked up and not yet called."""
+    """A bound method of a traced value."""
 
     __slots__ = ("_meaning", "_name", "_self")
 
@@ -42,11 +42,9 @@ class Method:
 
 def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[Any, ...],
              kwargs: dict[str, Any]) -> Any:
-    """Call what a function means; `out=`, also where it is given by position, is the same for all: the
-    result is written into it.
-    """
+    """Call the implementation of a function and write the result into `out`, given by name or by position."""
     out, given = kwargs.get("out"), (args, kwargs)
-    if getattr(meaning, "fills", False):  # how much it draws depends on what it is to fill
+    if getattr(meaning, "fills", False):  # the number of its draws depends on `out`
         return meaning(*args, **kwargs)
     if out is not None:
         kwargs = {key: value for key, value in kwargs.items() if key != "out"}
@@ -58,12 +56,12 @@ def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[
 
 
 def missed(x: Any, kind: type, name: str) -> Any:
-    """Note that a program asked whether a traced value has an attribute, which it lacks; refuse what JAX asks of an
-    array that is not its own.
+    """Guard the class of a traced value after a lookup of a missing attribute; refuse JAX's conversion of a value that
+    is not among its function's arguments.
     """
     if name == "__jax_array__":
         if _getframe(2).f_code.co_name.startswith("_operator_") and type(_getframe(2).f_locals.get("self")) in ARRAYS:
-            return lambda: NotImplemented  # an operator of JAX's array leaves it to the traced value then
+            return lambda: NotImplemented  # an operator of JAX's array then leaves the call to the traced value
         raise refused("what a function of JAX's has of a traced value that is not among its arguments", "JAX computes "
                       "with arrays of its own, of which no tape knows", "the value as an argument of the function that "
                       "the program calls")
@@ -71,8 +69,8 @@ def missed(x: Any, kind: type, name: str) -> Any:
 
 
 def shown(x: Any, known: System, name: str) -> Any:
-    """Return an attribute or a method of a traced number of another number system; raise
-    UnknownFunction where it shows no such one.
+    """Return an attribute or a method of a traced number of another number system; raise UnknownFunction if the system
+    registers none by this name.
     """
     kind = type(behind(x)).__name__
     if known.declined and name[0] == "_" and computes(_getframe(2), behind(x)):

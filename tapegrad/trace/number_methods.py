@@ -1,10 +1,9 @@
-"""number_methods: operators of plain numbers that code calls by name, `(2.0).__lt__(x)`, `float.__mul__(2.0, x)`,
-`super().__mul__(x)` in a class of numbers; `np.ndarray.__new__`; special methods of which Python takes a plain integer
-alone.
+"""number_methods: operators of plain numbers called by name (`(2.0).__lt__(x)`, `float.__mul__(2.0, x)`,
+`super().__mul__(x)` in a class of numbers), `np.ndarray.__new__`, and special methods that must return plain integers.
 
-The operators are C code, which answers NotImplemented for a traced number. Where traced code loads such a name, from a
-number, a class of numbers or `super()`, it finds what records the operator. A `__hash__` may return an integer that the
-object keeps, which is traced: it returns what that stands for.
+The operators are C code that returns NotImplemented for a traced number. Where traced code loads such a name from a
+number, a class of numbers or `super()`, it gets a function that records the operator. A `__hash__` may return an
+integer attribute of the object, which is traced: it returns the plain integer instead.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ _LOADS = frozenset(["LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"])
 
 
 def _itself(x: Any) -> Any:
-    """Return a number as one of Python's own class, past what a class of the program's makes of operators."""
+    """Return an instance of a program's number class as a plain Python number, which has Python's own operators."""
     base: Any = next((kind for kind in _CLASSES if isinstance(x, kind)), None)
     return x if base is None or isinstance(x, Traced) else base.__pos__(x)
 
 
 def _called(found: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    """Return what an operator in C returns; of a traced number the traced result."""
-    if name in _POWERS and args[1:] and args[-1] is None:  # no third argument
+    """Call an operator method written in C; record it if an argument is traced."""
+    if name in _POWERS and args[1:] and args[-1] is None:  # pow without a modulus
         args = args[:-1]
     operands = (found.__self__, *args) if type(found) is MethodWrapperType else args
     if len(operands) != 2 or kwargs or not any(issubclass(type(x), Traced) for x in args):
@@ -58,14 +57,14 @@ def _called(found: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _of_python(y: Any, known: Any) -> Any:
-    """Return a result as Python's number, where it is one."""
+    """Return a result as a Python number if the plain result `known` is one."""
     if type(known) is bool:
-        return bool(y)  # guarded
+        return bool(y)  # records a guard
     return FOREIGN[np.ndarray.item](y) if type(known) is float and type(plain(y)) is np.float64 else y
 
 
 class _Methods:
-    """Stands for a number, its class or `super()`, where an operator is taken from it."""
+    """Stands for a number, its class or `super()` where code loads an operator method from it."""
 
     __slots__ = ("of",)
 
@@ -79,7 +78,7 @@ class _Methods:
 
 
 class _Owner:
-    """What `(x,) @ self` returns has the operators of x; a call that needs no name."""
+    """`(x,) @ self` returns x with recording operators: an operator needs no name in the bytecode, as a call would."""
 
     __slots__ = ()
 
@@ -93,8 +92,8 @@ class _Owner:
 
 
 class _Super:
-    """What `(super, cls, x) @ self` returns stands for `super()`; from Python 3.12 on one instruction calls that, and
-    loads the name.
+    """`(super, cls, x) @ self` returns the replacement of `super()`; from Python 3.12 on a single instruction calls
+    super and loads the attribute.
     """
 
     __slots__ = ()
@@ -105,7 +104,7 @@ class _Super:
 
 
 def new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Return the array that `np.ndarray.__new__` makes of a buffer; of a traced buffer a traced view."""
+    """Return `np.ndarray.__new__(...)`, a traced view if the buffer is traced."""
     if not isinstance(buffer, Traced):
         return np.ndarray.__new__(cls, shape, dtype, buffer, *args, **kwargs)
     if args or kwargs or dtype_of(buffer) != np.dtype(dtype) or np.prod(shape, dtype=int) != np.prod(shape_of(buffer)):
@@ -116,7 +115,7 @@ def new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *arg
 
 
 class _Array:
-    """Stands for `np.ndarray`, where `__new__` is taken from it."""
+    """Stands for `np.ndarray` where code loads `__new__` from it."""
 
     __slots__ = ()
 
@@ -125,7 +124,7 @@ class _Array:
 
 
 class _Whole:
-    """What `(x,) @ self` returns is a plain integer where x is a traced one, guarded."""
+    """`(x,) @ self` returns x, as a plain, guarded integer if it is a traced one."""
 
     __slots__ = ()
 
@@ -141,8 +140,8 @@ _LOAD_ATTR = next(step for step in steps_of((lambda x: x.a).__code__) if step.op
 
 
 def with_operators(code: CodeType) -> CodeType:
-    """Return code in which operators that are loaded by name take traced numbers, and methods of which Python takes a
-    plain integer return one; the same where there is neither.
+    """Return code in which operators loaded by name accept traced numbers and integer methods return plain integers;
+    the same object if there are none.
     """
     is_whole = code.co_name in _WHOLE
     names = _NAMES | {"__new__"} if "ndarray" in code.co_names else _NAMES
@@ -155,7 +154,7 @@ def with_operators(code: CodeType) -> CodeType:
             instead[step.start] = PAIR._replace(arg=1), whole, MATMUL, step
         if step.name not in _LOADS or name_in(code, (step.end - 2) // 2 - step.caches) not in names:
             continue
-        if step.name == "LOAD_SUPER_ATTR":  # a bit more tells how `super` was called
+        if step.name == "LOAD_SUPER_ATTR":  # its argument has one more flag, for how `super` is called
             load = _LOAD_ATTR._replace(arg=step.arg >> 2 << 1 | step.arg & 1)
             instead[step.start] = PAIR._replace(arg=3), of_super, MATMUL, load
         else:

@@ -1,7 +1,7 @@
-"""number_systems: how a trace looks after numbers of other systems.
+"""number_systems: treatment of numbers of other systems in a trace.
 
-What a program computes of constants has the precision that Decimal's context, or mpmath's, has then: so
-that belongs to the trace.
+Values computed from constants have the precision of Decimal's or mpmath's context at that time, so the precision
+belongs to the trace.
 """
 
 from __future__ import annotations
@@ -38,13 +38,12 @@ _ORDERED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal",
 
 
 def follow(tracer: Any, known: System | None) -> None:
-    """Look after numbers of a system, if there is one: refuse what NumPy makes of them as objects; guard the precision
-    at which they are computed, and refuse that the program changes that, since the reverse sweep would not know, nor a
-    replay.
+    """Begin to check operations on numbers of a system, if there is one; guard the precision, and refuse a change of it
+    during the trace, which neither the reverse sweep nor a replay would repeat.
     """
     if known is None or known in tracer.followed:
         return
-    tracer.custom = True  # beside an array they make one of objects, for which the operators do not look
+    tracer.custom = True  # beside an array they make object arrays, which the operators' fast paths do not check
     tracer.followed = (*tracer.followed, known)
     read, push = PRECISION.get(known.precision, bool), tracer.push
     begun = read()
@@ -69,7 +68,7 @@ def follow(tracer: Any, known: System | None) -> None:
 
 
 def check_numeric(tracer: Any, args: Iterable[Any], dtype: Any, val: Any) -> None:
-    """Refuse objects, text and records made of numbers that have a gradient: it would go no further."""
+    """Refuse arrays of objects, text or records made from numbers with a gradient, which would be lost."""
     carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")
                and kind_within(plain(arg.val)) is not int]
     if not _stay_numbers(args, dtype, val) and not all(map(tracer.independent, carried)):
@@ -79,8 +78,8 @@ def check_numeric(tracer: Any, args: Iterable[Any], dtype: Any, val: Any) -> Non
 
 
 def _stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
-    """Return whether what a call makes is of numbers. Objects are if some of what they are made of is of a system: of
-    floats alone they are asked for to hold other things too.
+    """Return whether a call's result is numeric. An object array counts if an operand belongs to a number system; made
+    from floats alone, it may hold other objects too.
     """
     if not holds_objects(val):
         return ((not hasattr(dtype, "kind") or letter(dtype) in NUMERIC)
@@ -89,9 +88,7 @@ def _stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
 
 
 def check_precision(guard: Guard) -> None:
-    """Raise GuardError where a tape is at work at another precision than it was recorded with: what it
-    computed of constants has that.
-    """
+    """Raise GuardError if the precision differs from that of the recording, which the tape's constants have."""
     if guard.fact in PRECISION and PRECISION[guard.fact]() != guard.expected:
         raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is "
                          f"{PRECISION[guard.fact]()}", guard.where, "that precision around the call, or trace again")
@@ -99,15 +96,13 @@ def check_precision(guard: Guard) -> None:
 
 @functools.cache
 def has_arithmetic(cls: type) -> bool:
-    """Return whether a user's subclass of a Python number has operators of its own."""
+    """Return whether a user's subclass of a Python number defines operators of its own."""
     own = cls.__mro__[:next(i for i, base in enumerate(cls.__mro__) if base in (int, float, complex))]
     return cls.__module__.partition(".")[0] != "numpy" and any(name in vars(base) for base in own for name in OPERATORS)
 
 
 def plain_array(x: Any, name: str = "the program's constant") -> None:
-    """Refuse a subclass of ndarray, or of a Python number, with operators of its own: what they mean is
-    not what an op's rule says.
-    """
+    """Refuse a subclass of ndarray, or of a Python number, that defines operators: ops' rules do not hold for them."""
     cls: Any = type(x)
     refuse_unknown(x, name)
     if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):

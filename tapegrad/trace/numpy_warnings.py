@@ -1,9 +1,8 @@
-"""numpy_warnings: NumPy's floating-point warnings while a program is traced, swept or replayed: they stand at the
-program's line.
+"""numpy_warnings: gives NumPy's floating-point warnings the program's line while it is traced, swept or replayed.
 
-NumPy says them where it was called, which is in tapegrad: there Python shows the first of all programs' and swallows
-the others. So it is made to write them to a log, which says each where the program computes. That costs nothing as
-long as there is nothing to say.
+NumPy attributes them to its caller, tapegrad, where Python shows the first one of all programs and suppresses the rest.
+NumPy is therefore set to write them to a log, which warns at the line of the current operation. This costs nothing as
+long as there is no warning.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from tapegrad.errors import INTERNAL, Location, UnknownFunction, user_location
 from tapegrad.interrupts import whole
 from tapegrad.tree.installed import file_of
 
-# what np.errstate sets, another object with each setting; NumPy 1, and one to come, may not have it
+# the context variable of np.errstate, a new object with each setting; absent in NumPy 1, perhaps in later versions
 SETTINGS: Any = getattr(getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None)
-# the last settings that were found, and those that stand for them, None for themselves
+# (the last settings seen, the settings that replace them; None if they stay)
 _known: list[tuple[Any, Any]] = [(object(), None)]
 _errstate, _geterr, _seterr, _seterrcall = np.errstate, np.geterr, np.seterr, np.seterrcall  # a trace replaces them
 
 PLACES: dict[CodeType, Callable[[FrameType], Any]] = {}
-"""The operation that a frame of tapegrad's is at work on, by its code: that of a sweep, or of a replay."""
+"""By code of a frame of tapegrad's (of a sweep, of a replay): returns the operation that it executes."""
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
-"""How `np.errstate` names what NumPy's warnings begin with."""
-# of files: the name of the module, and what Python has said of it
+"""The beginnings of NumPy's warnings, and their names in `np.errstate`."""
+# by file: the module's name and its warning registry
 _registries: dict[str, tuple[str, dict[Any, Any]]] = {}
 
 
 class Log:
-    """What NumPy writes its warnings to."""
+    """The log that NumPy writes its warnings to."""
 
     def write(self, text: str) -> None:
-        """Say a warning at the line of the program that computes."""
+        """Give a warning at the program's line of the current operation."""
         frame: FrameType | None = sys._getframe(1)
         what = text.removeprefix("Warning: ").rstrip()
         while frame is not None and frame.f_code.co_filename in INTERNAL:
@@ -64,7 +63,7 @@ def silenced(op: Any) -> frozenset[str]:
 
 
 def is_silenced(op: Any, what: str) -> bool:
-    """Return whether the program silences a warning of NumPy's where it computes an operation."""
+    """Return whether the program silences this kind of warning where it computes the operation."""
     kinds = silenced(op)
     return any(what.startswith(text) for text, kind in KINDS.items() if kind in kinds)
 
@@ -73,7 +72,7 @@ _log = Log()
 
 
 def registry_of(file: str) -> tuple[str, dict[Any, Any]]:
-    """Return the name of the module that a file is of, and what Python keeps of the warnings there."""
+    """Return the name of a file's module and its warning registry."""
     if file not in _registries:
         module = next((x for x in list(sys.modules.values()) if file_of(x) == file), None)
         _registries[file] = ("", {}) if module is None else (
@@ -82,8 +81,8 @@ def registry_of(file: str) -> tuple[str, dict[Any, Any]]:
 
 
 def action() -> str:
-    """Return "error" where a filter makes errors of NumPy's warnings, else what the first filter does that speaks of
-    them all; "" where there is none.
+    """Return "error" if a filter turns NumPy's warnings into errors, else the action of the first filter that covers
+    all of them, "" if there is none.
     """
     for action, message, category, module, line in warnings.filters:
         if issubclass(RuntimeWarning, category) and (
@@ -94,9 +93,7 @@ def action() -> str:
 
 @whole
 def begin() -> Any:
-    """Have warnings said at the program's line from now on; return what `end` takes: None where none would be said,
-    or they are already.
-    """
+    """Begin to give warnings at the program's line; return `end`'s argument: None if they are off or already logged."""
     if SETTINGS is None:
         return None
     now = SETTINGS.get()
@@ -114,7 +111,7 @@ def begin() -> Any:
 
 @whole
 def end(begun: Any) -> None:
-    """End what `begin` began; what the program has set by np.seterr stays."""
+    """Undo `begin`, but keep what the program has set by np.seterr."""
     if begun is not None:
         token, instead = begun
         if SETTINGS.get() is instead:
@@ -125,7 +122,7 @@ def end(begun: Any) -> None:
 
 
 def check_modes(tracer: Any) -> None:
-    """Refuse a program that returns while its np.seterr makes errors of warnings: a replay would not raise them."""
+    """Refuse a program that returns while its np.seterr makes NumPy raise: a replay would not."""
     if tracer.modes and "raise" in (now := told(_geterr())).values() and now != tracer.modes:
         _seterr(**meant(tracer.modes))
         raise UnknownFunction("np.seterr that makes NumPy raise after the function has returned cannot be recorded",
@@ -134,12 +131,12 @@ def check_modes(tracer: Any) -> None:
 
 
 def told(modes: Any) -> dict[str, str]:
-    """Return the modes of floating-point errors that a program is told of."""
+    """Return the modes of floating-point errors as the program sees them."""
     return {what: "warn" if how == "log" else how for what, how in modes.items()}
 
 
 def meant(modes: dict[str, Any]) -> dict[str, Any]:
-    """Return the modes that stand for those which a program sets, while its warnings are said at its line."""
+    """Return the modes to set in place of the program's, while its warnings are logged."""
     if np.geterrcall() is not _log:
         return modes
     return {what: "log" if how == "warn" else how for what, how in modes.items()}

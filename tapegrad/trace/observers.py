@@ -1,4 +1,4 @@
-"""observers: what those who observe a trace are told of it."""
+"""observers: notifications to the observers of this thread's trace."""
 
 from __future__ import annotations
 
@@ -14,48 +14,44 @@ SEED_CURE = ("seed before the call, or draw with generator=torch.Generator().man
 
 
 def unrepeatable(what: str, cure: str = "") -> None:
-    """Tell who observes this thread's trace that the program took, or did, what no replay gives again, and what to
-    do instead.
-    """
+    """Report that the program read or did something that no replay can repeat, with a suggestion."""
     for observer in running.observers:
         observer.refuse(what, cure=cure)
 
 
 def asked(setting: Callable[[], Any], label: str) -> None:
-    """Tell who observes this thread's trace that a library computes by a setting."""
+    """Report that results depend on a library's setting."""
     for observer in running.observers:
         if hasattr(observer, "asked"):
             observer.asked(setting, label)
 
 
 def drawn(tracer: Tracer) -> None:
-    """Tell who observes this thread's trace that torch has drawn random numbers, which are on the tape of this
-    tracer.
-    """
+    """Report that torch drew random numbers, which are recorded on this tracer's tape."""
     for observer in running.observers:
         if hasattr(observer, "drawn"):
             observer.drawn(tracer)
 
 
 def written() -> None:
-    """Tell who observes this thread's trace that the program took the text of a number, which is on no tape."""
+    """Report that the program formatted a number, which no tape records."""
     for observer in running.observers:
         if hasattr(observer, "written"):
             observer.written()
 
 
 def named(owner: Any, name: Any) -> None:
-    """Tell who observes this thread's trace that a function asks, by `getattr` or `hasattr`, for an attribute."""
+    """Report that a function looks up an attribute by `getattr` or `hasattr`."""
     for observer in running.observers:
         if hasattr(observer, "named"):
             observer.named(owner, name, sys._getframe(2))
 
 
-HANDED: list[Callable[[Any], None]] = []  # what is called with what traces reach by computed names
+HANDED: list[Callable[[Any], None]] = []  # called with objects that traced code finds by computed names
 
 
 def handed(x: Any) -> None:
-    """Tell that traced code has taken what it may call by a name that it computes."""
+    """Report an object that traced code found by a computed name and may call."""
     for hear in HANDED:
         hear(x)
 
@@ -67,7 +63,7 @@ def _looked_up(name: Any) -> None:
 
 
 class Modules:
-    """Stands for `sys.modules`, and tells who observes a trace for which of them a function asks; None for all."""
+    """Stands for `sys.modules` and reports the names that a function looks up; None for an access to all of them."""
 
     def __getitem__(self, name: Any) -> Any:
         _looked_up(name)
@@ -78,7 +74,7 @@ class Modules:
         return name in sys.modules
 
     def get(self, name: Any, *default: Any) -> Any:
-        """Return a module, or what stands for one that is not there."""
+        """Return a module, or the default."""
         _looked_up(name)
         return sys.modules.get(name, *default)
 

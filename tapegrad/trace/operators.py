@@ -1,7 +1,7 @@
-"""Python's operators on proxies, from one template each.
+"""operators: Python's operators on proxies, each made from a template.
 
-This is the hot path of a trace: a call is built in place, slot by slot, because a constructor's frame would cost as
-much as the rest; the line is kept raw and resolved when asked for.
+This is the hot path of a trace: calls are built in place, slot by slot, because a constructor's frame would double the
+cost; the source line stays raw and is resolved on request.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from tapegrad.tree.flatten import is_leaf
 
 _new = object.__new__
 _COMPARE_OP = dis.opmap["COMPARE_OP"]
-_asarray = np.asarray  # the name in NumPy is replaced while a trace runs
+_asarray = np.asarray  # saved: NumPy's name is replaced while a trace runs
 
-# What may stand in a call's arguments as it is: small, immutable, known to every operator.
+# Types of values that calls hold as they are: small, immutable, known to every operator.
 _INLINE = frozenset([float, int, complex, bool, np.float64, np.float32, np.int64, np.bool_])
 
 
@@ -119,13 +119,11 @@ def _reflected(op: Op, fn: Callable[[Any, Any], Any]) -> Callable[[Proxy, Any], 
     return method
 
 
-_ITEMS = ("__len__", "__getitem__")  # a class of an enumeration has both from a class of its own: not by `hasattr`
+_ITEMS = ("__len__", "__getitem__")  # not by hasattr: an Enum class gets both from its metaclass
 
 
 def is_sequence(x: Any) -> bool:
-    """True for an object of which NumPy makes an array, going through its items, before it asks
-    it what an operator means.
-    """
+    """Return whether NumPy would convert an object to an array, item by item, before trying its operator methods."""
     kind = type(x)
     names = {name for base in kind.__mro__ for name in _ITEMS if name in vars(base)}
     return len(names) == len(_ITEMS) and not isinstance(x, (str, bytes, dict)) and not any(
@@ -133,12 +131,12 @@ def is_sequence(x: Any) -> bool:
 
 
 def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
-    """Record `a op b`, where `other` is not this tracer's proxy on the right, nor a plain number there."""
-    if type(other) is TensorArray:  # in a pullback, a number beside a tensor: that knows what the operator means
+    """Record `a op b` for operands that the fast paths do not handle; `other` is the one that is not this proxy."""
+    if type(other) is TensorArray:  # in a pullback, a number beside a tensor: TensorArray implements the operator
         return NotImplemented
     if (y := record_beside(op, fn, a, b)) is not None:
         return y
-    # `W @ x` of NumPy's programs is computed for tensors too, though torch itself would not
+    # `W @ x` of a NumPy program works on tensors too, although torch refuses it
     if is_tensor(other) and not (op is ops.matmul and other is b and shape_of(a)):
         known = plain_value(a if other is b else b)
         frame: Any = _getframe(2)
@@ -147,7 +145,7 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
                 and (frame.f_back if frame.f_code is _power.__code__ else frame).f_code.co_filename not in INTERNAL:
             if is_array and other is b and op not in _BEFORE_TENSORS:
                 raise before_tensor(op.__name__)
-            return NotImplemented  # a tensor says what it makes of a number
+            return NotImplemented  # the tensor handles operators with a number
     if is_classed(other):
         return NotImplemented
     if other is b and type(other).__flags__ & HEAP and (y := _of_right_operand(op, a, other)) is not NotImplemented:
@@ -161,7 +159,7 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
                 return NotImplemented
             if (shown := shown_array(other)) is not other:
                 return fn(a, shown) if other is b else fn(shown, b)
-        # a list times an integer is a longer list
+        # list * integer repeats the list
         repeats = op is ops.multiply and isinstance(known, np.integer) and hasattr(type(other), "__mul__")
         if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
             converted = FOREIGN[_asarray](other)
@@ -173,12 +171,12 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         if op is not ops.equal and op is not ops.not_equal:
             return _of_plain_number(op, fn, a, b, other)
         if not isinstance(known, np.ndarray):
-            return NotImplemented  # x == None, x == "text": Python asks the other, and says that they are unequal
+            return NotImplemented  # x == None, x == "text": Python tries the other operand, then answers "unequal"
         if is_numeric(known):
             if type(type(other).__eq__) is FunctionType:
                 raise refused(f"{op.__name__} of an array and a {type(other).__name__}", "NumPy asks it of each number",
                               "a comparison of numbers")
-            # everywhere, whatever the numbers
+            # a comparison with such an object ignores the numbers
             return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)
     tracer = tracer_of((a, b))
     val = UNKNOWN if tracer.followed else compute(tracer, fn, plain(a, tracer), plain(b, tracer))
@@ -186,8 +184,8 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
 
 
 def _of_right_operand(op: Op, a: Any, other: Any) -> Any:
-    """Return what a right operand of a program's class of Python's or NumPy's numbers makes of an operator: Python asks
-    it before the number on the left where its class is a subclass of that one's, or where that one does not know it.
+    """Return the result of the right operand's own reflected method, if it is of a program's subclass of a number type.
+    Python calls it before the left operand if its class is a subclass of the left one's or the left one declines.
     """
     kind, (forward, reflected) = type(other), _METHODS.get(op, ("", ""))
     if not issubclass(kind, _OPERANDS) or type(own := getattr(kind, reflected, None)) is not FunctionType:
@@ -201,16 +199,13 @@ _BEFORE_TENSORS = (ops.divide, ops.equal, ops.not_equal)
 
 
 def before_tensor(name: str) -> TypeError:
-    """Return what Python raises of an operator with an array on its left and a tensor on its right: neither NumPy nor
-    torch takes it.
-    """
+    """Return Python's error for an operator of an array and a tensor, in this order, which neither library supports."""
     return TypeError(f"unsupported operand types of {name}: 'numpy.ndarray' and 'Tensor'; write the tensor first, or "
                      "torch.from_numpy(array)")
 
 
 def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other: Any) -> Any:
-    """Return what an operator of a class that is made in C makes of a plain number, as a timedelta's does; refuse it
-    where a gradient would be lost.
+    """Return an operator's result for a plain number and an object of a C class (timedelta); refuse to lose a gradient.
     """
     x = a if other is b else b
     if type(other).__flags__ & HEAP or type(other).__module__ == "builtins":
@@ -222,12 +217,12 @@ def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, othe
     if loses(x) and not gives_up(x):
         raise lost(x, f"{op.__name__} of a {type(other).__name__} takes a plain number",
                    f"numbers in place of the {type(other).__name__}; tg.value(x) drops the gradient on purpose")
-    float(x)  # guarded
+    float(x)  # records a guard
     return y
 
 
 _OPERANDS = (np.ndarray, np.generic, float, int, complex)
-# of an operator, the methods of the left and of the right operand
+# by op: the methods of the left and of the right operand
 _METHODS: dict[Op, tuple[str, str]] = {
     ops.less: ("__lt__", "__gt__"), ops.less_equal: ("__le__", "__ge__"), ops.greater: ("__gt__", "__lt__"),
     ops.greater_equal: ("__ge__", "__le__"), ops.equal: ("__eq__", "__eq__"), ops.not_equal: ("__ne__", "__ne__"),
@@ -270,7 +265,7 @@ _rpow = _reflected(ops.pow, operator.pow)
 
 def _reflected_power(self: Proxy, other: Any) -> Any:
     if type(other) is float and (frame := _getframe(1)).f_globals.get("__name__") == "fractions":
-        # `Fraction ** x` has made a float of the fraction before it asks (until Python 3.12)
+        # `Fraction ** x` converts the fraction to float first (until Python 3.12)
         other = frame.f_locals["a"]
     return _rpow(self, other)
 

@@ -1,10 +1,9 @@
-"""outside_arrays: arrays that a program reads by name, traced as constants where it writes traced values into what it
-makes of them.
+"""outside_arrays: arrays that a program reads by name, traced as constants if it writes traced values into copies.
 
-A plain array cannot tell that a traced value is written into it, otherwise than by refusing it: `y = TABLE.copy();
-y[0] = x`. So such a program runs again, and reads proxies of its arrays, of which copies and sums are traced arrays.
-From then on it does so at once. One that changes what it reads, or draws random numbers before the write, would be
-another program the second time: it is refused.
+A plain array can only refuse a traced value that is written into it: `y = TABLE.copy(); y[0] = x`. Such a program runs
+again and reads proxies of its arrays, whose copies and sums are traced arrays; later traces do so at once. A program
+that changes what it reads, or draws random numbers before the write, would behave differently the second time and is
+refused.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from tapegrad.trace.views import Storage, View
 from tapegrad.tree.copies import running
 
 WITNESSES: list[Callable[..., Any]] = []
-"""What makes an observer of a run, who tells whether the program changes what it reads: filled by who watches
-compiled functions. With `samples`, of large arrays it looks at some numbers.
+"""Constructors of observers that tell whether a run changes what it reads, registered by the code that watches compiled
+functions. With `samples` they compare only some elements of large arrays.
 """
 
 _CURES = {
@@ -34,14 +33,14 @@ _CURES = {
     "an array of records": "an array of numbers for each field: a dict of np.zeros(...), or a dataclass",
     "a tensor": "make it inside the function, torch.zeros(...), or pass it as an argument",
 }
-# code of programs that write into copies of their arrays, by id, for a code object hashes all that is in it; and of
-# which package the arrays are
+# by id (a code object's hash reads all its contents): code of programs that write into copies of their arrays, and True
+# or the name of the package that holds the arrays
 _known: dict[int, tuple[CodeType, bool | str]] = {}
 
 
 class OutsideArray(Storage):
-    """The memory of an array or a tensor that the program found by a name: it may not be written to, and comes onto
-    the tape once it is used.
+    """The memory of an array or tensor that the program read by name: it may not be written to, and becomes a constant
+    of the tape once it is used.
     """
 
     __slots__ = ("then", "tracer")
@@ -49,7 +48,7 @@ class OutsideArray(Storage):
     def __init__(self, val: Any, tracer: Any) -> None:
         super().__init__(Operation(), val)
         del self.op
-        self.then: Any = None  # what was in it when it came onto the tape
+        self.then: Any = None  # its content when it became a constant
         self.tracer, self.held = tracer, "an array that the program reads by a name is written to"
 
     def __getattr__(self, name: str) -> Any:
@@ -60,7 +59,7 @@ class OutsideArray(Storage):
         return op
 
     def check(self) -> None:
-        """Raise MutationError if code that was given no proxy has written to the array since it was used."""
+        """Raise MutationError if untraced code has written to the array since it was used."""
         x, then = self.val, self.then
         if then is not None and not (
             x.equal(then) if is_tensor(x) else np.array_equal(x, then, equal_nan=x.dtype.kind in "fc")
@@ -69,7 +68,7 @@ class OutsideArray(Storage):
 
 
 def is_table(x: Any) -> bool:
-    """True for an array of numbers, or a tensor that has no gradient of torch's."""
+    """Return whether `x` is a numeric array, or a tensor without requires_grad."""
     return (
         letter(x.dtype) in NUMERIC
         if type(x) is np.ndarray
@@ -83,9 +82,7 @@ def stand_for(x: Any, tracer: Any) -> Any:
 
 
 def write_refused(kind: str = "an array") -> MutationError:
-    """Return the refusal of a traced value that is written into a plain array or tensor; it says whether the program
-    may run again.
-    """
+    """Return the error for writing a traced value into a plain array or tensor; `outside`: whether to run again."""
     drawn = bool(running.tracers) and any(op.fn is draw for op in running.tracers[-1].tape.ops)
     err = MutationError(
         f"a traced value is written into {kind}, where no gradient flows" if kind == "an array of records" else
@@ -98,14 +95,12 @@ def write_refused(kind: str = "an array") -> MutationError:
 
 
 def known(f: Any) -> bool | str:
-    """Return True for a program that has once written into what it made of an array that it reads by name, the name of
-    a package that did.
-    """
+    """Return True if a program writes traced values into copies of arrays it reads by name; for a package, its name."""
     return _known.get(id(code_of_program(f)), (None, False))[1] if _known else False
 
 
 def code_of_program(f: Any) -> CodeType | None:
-    """Return the code of the function that a program begins with."""
+    """Return the code of the function that a program starts with."""
     while type(f) is functools.partial or "__wrapped__" in getattr(f, "__dict__", ()):
         f = f.func if type(f) is functools.partial else f.__wrapped__
     f = f.__func__ if type(f) is MethodType else f
@@ -114,8 +109,8 @@ def code_of_program(f: Any) -> CodeType | None:
 
 
 def run_again(f: Any, run: Callable[[Any, bool | str], Tape], refusal: TapeError, observer: Any) -> Tape:
-    """Return what a program's `run` returns where its arrays are traced; raise the refusal where that is of no use,
-    or would not be the same.
+    """Run the program again with its arrays traced and return the tape; raise the refusal if that does not help or the
+    run would not be the same.
     """
     for tracer in running.tracers:
         if tracer.refusal is refusal:
@@ -128,7 +123,7 @@ def run_again(f: Any, run: Callable[[Any, bool | str], Tape], refusal: TapeError
             raise refusal from None
         raise
     except Exception as err:
-        if witness.result()[1]:  # it went another way the second time
+        if witness.result()[1]:  # the second run took another path
             raise refusal from err
         raise
     if why := witness.result()[1]:

@@ -1,8 +1,7 @@
-"""outside_state: what a program reaches by names of its own and may write to, as it stands before a run, so that a run
-that must not count can be undone.
+"""outside_state: the state that a program can write to by name, saved before a run so that the run can be undone.
 
-Arguments and captured variables are copied by a trace. Globals, what is in them, attributes of classes and of modules
-are not: the program writes to them while it is traced.
+Arguments and captured variables are copied by a trace. Globals, their contents, and attributes of classes and modules
+are not: a traced program writes to them directly.
 """
 
 from __future__ import annotations
@@ -27,27 +26,28 @@ from tapegrad.trace.put_off import content, fill, holds
 from tapegrad.tree.copies import CACHED, KINDS, class_of, code_of, is_empty
 from tapegrad.tree.modules import is_module
 
-MOST = 4096  # things that are looked at
-LARGE = 1024  # parts of a container: in a larger one, only the parts themselves are looked at
-BYTES = 1 << 20  # of an array: a larger one is not copied
+MOST = 4096  # objects searched
+LARGE = 1024  # size of a container up to which it is searched; of a larger one only the items themselves are saved
+BYTES = 1 << 20  # size up to which an array is saved
 _GONE: Any = object()
 
 
 class Outside:
-    """What a program can write to by name, held while it runs: `is_changed` tells, `put_back` undoes.
+    """The state that a program can write to by name, saved while it runs: `is_changed` detects writes, `put_back`
+    undoes them.
 
-    What it prints meanwhile waits: it is printed at the end, unless that is undone too. `lasting` says that a run would
-    leave what nobody can undo, if the program uses it: an iterator that was advanced, a pipe.
+    Printed text is held back until `tell`, or discarded with the writes. `lasting`: the program can reach state that
+    cannot be restored, such as an iterator or a pipe.
     """
 
     def __init__(self, *roots: Any) -> None:
-        self.held: list[tuple[Any, Any]] = []  # a container or an array, and a copy
+        self.held: list[tuple[Any, Any]] = []  # (a container or an array, its copy)
         self.cells: list[tuple[CellType, Any]] = []
-        self.spaces: list[tuple[Any, dict[str, Any]]] = []  # globals, a class, a module: names, and what they stand for
+        self.spaces: list[tuple[Any, dict[str, Any]]] = []  # (globals, class or module, the values of names)
         self.known: dict[int, Any] = {}
-        self.attributes: set[str] = set()  # that the code mentions
+        self.attributes: set[str] = set()  # names of attributes in the code
         self.modules: list[ModuleType] = []
-        self.files: list[tuple[Any, int, Any]] = []  # where each stands, and what one in memory holds
+        self.files: list[tuple[Any, int, Any]] = []  # (file, position, content if in memory)
         self.lasting = False
         self.text: _Waiting | None = None
         self._walk([*roots])
@@ -62,7 +62,7 @@ class Outside:
             sys.stdout = self.text.real
 
     def is_changed(self) -> bool:
-        """Return whether the program has written to something, or printed."""
+        """Return whether the program has written to anything saved, or printed."""
         return bool(self.text is not None and self.text.parts) or any(
             space.get(name, _GONE) is not value for space, names in self._tables() for name, value in names.items()
         ) or any(is_empty(cell) or cell.cell_contents is not value for cell, value in self.cells) or not all(
@@ -74,7 +74,7 @@ class Outside:
             yield (space if isinstance(space, dict) else vars(space)), names
 
     def put_back(self) -> None:
-        """Undo what was written, and forget what was printed."""
+        """Undo the writes and discard the printed text."""
         for space, names in self.spaces:
             table = space if isinstance(space, dict) else vars(space)
             for name in [name for name, value in names.items() if table.get(name, _GONE) is not value]:
@@ -101,7 +101,7 @@ class Outside:
             self.text.parts.clear()
 
     def tell(self) -> None:
-        """Print what waits."""
+        """Print the text that was held back."""
         if self.text is not None:
             for part in self.text.parts:
                 self.text.real.write(part)
@@ -122,7 +122,7 @@ class Outside:
                           and type(value) not in _ATOMS]
 
     def _parts(self, x: Any) -> list[Any]:
-        """Return what a thing leads to, and hold what can be written to."""
+        """Return the objects that an object refers to; save it if it can be written to."""
         if isinstance(x, FunctionType):
             return self._of_function(x)
         if isinstance(x, MethodType):
@@ -152,7 +152,7 @@ class Outside:
         self.cells += full
         cells = [value for _, value in full]
         if is_foreign(fn.__module__):
-            return [x for x in cells if callable(x)]  # of a wrapper
+            return [x for x in cells if callable(x)]  # wrapped by it
         own = self._table(fn.__dict__)
         named = mentioned(code_of(fn))
         self.attributes |= named.attributes
@@ -189,7 +189,7 @@ class Outside:
         return [*parts, *(self._table(own) if own is not None else ()), kind]
 
     def _table(self, own: dict[str, Any]) -> list[Any]:
-        """Hold a dict of attributes; return what is in it."""
+        """Save an attribute dict; return its values."""
         self.held.append((own, own.copy()))
         return [*own.values()]
 
@@ -204,14 +204,14 @@ class Outside:
         self.lasting = self.lasting or not at_end
 
 
-_WATCHED = frozenset(["queue", "types"])  # of the standard library: their objects hold what the program puts there
-_OF_CLASSES = frozenset(["__dict__", "__weakref__", "__doc__"])  # which each class has of its own
+_WATCHED = frozenset(["queue", "types"])  # modules of the standard library whose objects hold objects of the program
+_OF_CLASSES = frozenset(["__dict__", "__weakref__", "__doc__"])  # every class has its own
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.float64, np.float32, np.int64, np.bool_,
                     np.dtype, slice, range, type(Ellipsis)])
 
 
 class _Waiting:
-    """A standard output that keeps what one thread writes."""
+    """A standard output that holds back the text of one thread."""
 
     def __init__(self, real: Any) -> None:
         self.real, self.parts, self.thread = real, list[str](), threading.get_ident()

@@ -1,8 +1,8 @@
-"""ownership: what a user's function returned and did not give away: its argument, a part of it, an array that
-it or the program holds on to.
+"""ownership: results of users' functions that share memory: with an argument, or with an array that the function or the
+program keeps.
 
-On a tape the results of a call lie in memory of their own. So here they get one, and what shares memory in the program
-is noted: it stays right as long as nobody writes to it, and a write is refused, or the use of what it changed.
+On a tape the results of a call own their memory, so shared results are copied and the sharing is noted. It is harmless
+until somebody writes; then the write, or the use of a changed array, is refused.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ COPY = "return a copy of it"
 
 
 class Part(NamedTuple):
-    """An array among the results of a call: what of the arguments and of the results before it shares its
-    memory, and whether others hold it.
+    """An array among the results of a call: the arguments and the earlier results that share its memory, and the array
+    that others hold.
     """
 
     args: list[Any]
     parts: list[int]
-    original: Any  # the array that others hold, None where nobody does
+    original: Any  # the array that others hold, or None
 
     @property
     def is_own(self) -> bool:
-        """True for an array that nobody else knows of."""
+        """True if nobody else refers to the array or its memory."""
         return not self.args and not self.parts and self.original is None
 
 
 class Lasting(NamedTuple):
-    """An array that a user's function returned and somebody holds on to, as it was then."""
+    """An array that a user's function returned and somebody keeps, with its content at that time."""
 
     storage: ref[Storage]
     original: Any
@@ -51,7 +51,7 @@ class Lasting(NamedTuple):
 
 
 def arrays_in(val: Any) -> Iterator[Any]:
-    """Yield the arrays and tensors, plain or traced, among the results of a call, as they become proxies."""
+    """Yield the arrays and tensors, plain or traced, in the results of a call, in the order of `fields`."""
     if is_memory(plain(val)):
         yield val
     elif isinstance(val, (tuple, list, dict)):
@@ -71,7 +71,7 @@ def _mapped(fn: Callable[[Any], Any], val: Any) -> Any:
 
 
 def counts(val: Any) -> list[tuple[int, int]]:
-    """Return how often each array among the results of a call is referred to, and the array that it is a view of."""
+    """Return the reference counts of each array among the results of a call, and of its base."""
     found = []
     parts = list(arrays_in(val))
     for x in parts:
@@ -81,10 +81,9 @@ def counts(val: Any) -> list[tuple[int, int]]:
 
 
 def received(tracer: Any, op: Any, val: Any, pb: Any, given: Sequence[Any]) -> tuple[Any, list[Part]]:
-    """Return the results of a user's function in memory of their own, and what they share their
-    memory with in the program.
+    """Return the results of a user's function, copied where they share memory, and a Part for each array if any does.
     """
-    found = counts(val)  # on a line of its own: what is passed beside it would count
+    found = counts(val)  # a statement of its own: other arguments would add references
     parts = _look(val, found, pb, given)
     if tracer.lasting:
         renew(tracer)
@@ -92,18 +91,16 @@ def received(tracer: Any, op: Any, val: Any, pb: Any, given: Sequence[Any]) -> t
 
 
 class Fresh(NamedTuple):
-    """The counts of what nobody else holds, as `received` gets it."""
+    """The reference counts in `received` of an array that nobody else holds."""
 
     alone: int
-    inside: int  # a tuple
-    base: int  # of a view in a tuple
+    inside: int  # in a tuple
+    base: int  # the base of a view in a tuple
 
 
 @functools.cache
 def _fresh(profiled: bool) -> Fresh:
-    """Return these counts as they are now: while a profiler listens, Python 3.10 keeps the variables of each frame
-    twice.
-    """
+    """Measure these counts: Python 3.10 holds the variables of each frame twice while a profiler is set."""
     def counted(val: Any) -> tuple[int, int]:
         return counts(val)[0]
     val: Any = np.empty(1)
@@ -113,7 +110,7 @@ def _fresh(profiled: bool) -> Fresh:
 
 
 def _look(val: Any, found: list[tuple[int, int]], pb: Any, given: Sequence[Any]) -> list[Part]:
-    """Return what is to be known of the arrays among the results of a call, none where each is its own."""
+    """Return a Part for each array among the results, or [] if nobody shares or holds any."""
     arrays = list(arrays_in(val))
     given = [x for x in given if is_memory(plain(x))]
     known = list(_of_pullback(pb))
@@ -121,7 +118,7 @@ def _look(val: Any, found: list[tuple[int, int]], pb: Any, given: Sequence[Any])
     for i, (x, count) in enumerate(zip(arrays, found)):
         args = [arg for arg in given if _share(x, arg)]
         before = [k for k in range(i) if _share(x, arrays[k])]
-        # an array of the program's, of which the tape has a copy
+        # an untraced array: the tape has a copy of it
         outside = next((arg for arg in args if not isinstance(arg, Traced)), None)
         held = outside is not None or (not args and (_is_held(x, count, arrays, known, x is val) or _refused(x)))
         parts.append(Part(args, before, (x if outside is None else outside) if held else None))
@@ -142,9 +139,7 @@ def _refused(x: Any) -> bool:
 
 
 def _is_held(x: Any, count: tuple[int, int], arrays: list[Any], known: list[Any], alone: bool) -> bool:
-    """Return whether somebody refers to an array, or to what it is a view of, besides the
-    results and their pullback.
-    """
+    """Return whether anything besides the results and their pullback refers to an array or to its base."""
     if type(x) is not np.ndarray:
         return False
     fresh = _fresh(getprofile() is not None)
@@ -156,7 +151,7 @@ def _is_held(x: Any, count: tuple[int, int], arrays: list[Any], known: list[Any]
 
 
 def _of_pullback(pb: Any) -> Iterator[Any]:
-    """Yield what a user's pullback has captured: it may hold the result, and the program cannot get at it there."""
+    """Yield the arrays that a user's pullback captured: it may hold the result, where the program cannot reach it."""
     stack, seen = [getattr(pb, "fn", None)], set[int]()
     while stack:
         fn = stack.pop()
@@ -178,7 +173,7 @@ def _of_pullback(pb: Any) -> Iterator[Any]:
 
 
 def _apart(val: Any, parts: list[Part]) -> Any:
-    """Return the results of a call with each array that is not its own in memory of its own."""
+    """Return the results of a call with shared arrays copied."""
     rest = iter(parts)
 
     def own(x: Any) -> Any:
@@ -188,7 +183,7 @@ def _apart(val: Any, parts: list[Part]) -> Any:
 
 
 def tie(tracer: Any, name: str, y: Any, parts: list[Part]) -> None:
-    """Note on the proxies of the results what each shares its memory with."""
+    """Relate the storages of the results' proxies to those that share memory in the program."""
     made = list(arrays_in(y))
     for x, part in zip(made, parts):
         storage = place(x).storage
@@ -201,16 +196,14 @@ def tie(tracer: Any, name: str, y: Any, parts: list[Part]) -> None:
 
 
 def note(tracer: Any, y: Any, given: Sequence[Any]) -> None:
-    """Note which arguments and results of a call are arrays that share no memory: once something is
-    written, that is guarded.
-    """
+    """Note the pairs of argument and result arrays that share no memory; the first write guards that."""
     args = [x for x in given if isinstance(x, Traced) and x._tracer is tracer and is_memory(plain(x))]
     tracer.lent += [(x._op, part._op) for part in arrays_in(y) for x in args]
 
 
 def check(tracer: Any, op: Any = None) -> None:
-    """Refuse an array that a user's function returned and the program has written to since, past the tape; and a list
-    that the function which is called now reads by name.
+    """Raise if untraced code has written to an array that a user's function returned, or changed a list that the called
+    function `op` reads by name.
     """
     if tracer.rerouting is not None:
         tracer.rerouting.check_outside(tracer.tape, op)
@@ -221,8 +214,7 @@ def check(tracer: Any, op: Any = None) -> None:
 
 
 def renew(tracer: Any) -> None:
-    """Give up the results that a call of a user's function has written to, as one does that returns the
-    same array at every call.
+    """Invalidate results that a later call of the user's function overwrote, as when it always returns the same array.
     """
     for kept in tracer.lasting:
         storage = kept.storage()

@@ -1,4 +1,4 @@
-"""plain_values: what traced values are once their trace has ended, in whatever the program has stored them."""
+"""plain_values: converts traced values to plain ones at the end of a trace, in the objects that the program stored."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from tapegrad.trace.redirection import set_class
 from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.flatten import OPAQUE
 
-MOST = 10_000  # parts of what a program has made and stored that are looked through
+MOST = 10_000  # objects searched among those that the program made and stored
 _NESTS = (*FIXED, list, deque, set, dict)
 
 
 class PlainValues:
-    """What traced values are outside of their trace: an argument that was not written to is itself, arrays are in
-    memory of their own, views of one array views of one; copies are their originals. What the program has made, a
-    list of traced values, is the program's: it holds plain ones then.
+    """Converts traced values to plain ones: an unwritten argument to itself, other arrays to copies (views of one array
+    to views of one copy), copied objects to their originals. Containers that the program made are filled with plain
+    values in place.
     """
 
     def __init__(self, tracer: Any, tape: Tape, given: Sequence[Any], originals: dict[int, Any]) -> None:
         self.tracer, self.tape, self.given, self.originals = tracer, tape, given, originals
         self.made: dict[int, Any] = {}
         self.memory: dict[int, tuple[Any, Any]] = {}
-        self.alive: list[Any] = []  # whose ids are keys
-        self.tables: dict[int, Any] = {}  # the attributes of traced arrays of classes, which go with these
+        self.alive: list[Any] = []  # keeps objects alive whose ids are keys
+        self.tables: dict[int, Any] = {}  # attribute dicts of traced arrays of classes, converted with the arrays
         self.left = MOST
 
     def __call__(self, x: Any, kept: dict[int, Any] | None = None) -> Any:
-        """Return a value as it is outside; what is in `kept` is what stood in the original."""
+        """Return the plain form of a value; `kept` maps ids of values to those of the original object."""
         if kept and id(x) in kept and isinstance(x, Traced):
             return kept[id(x)]
         if isinstance(x, Traced):
             return self.number(x)
-        if (known := original(x)) is not x:  # what stands in for a function while a trace runs
+        if (known := original(x)) is not x:  # a stand-in of a function
             return known
         if id(x) in self.originals:
             return self.originals[id(x)]
@@ -60,7 +60,7 @@ class PlainValues:
         return found
 
     def rebuilt(self, x: Any) -> Any:
-        """Return a thing that the program has made with plain values in it: itself where it can be written to."""
+        """Return a container or object with plain values in it: the same one if it is mutable."""
         if type(x) is Text:
             return str.__str__(x)
         if isinstance(x, FunctionType):
@@ -73,7 +73,7 @@ class PlainValues:
         return x
 
     def number(self, x: Any) -> Any:
-        """Return the value of a traced one."""
+        """Return the plain value of a proxy, with its class and attributes."""
         if x._tracer is not self.tracer:
             return x
         found, cls = self.array(x), getattr(type(x), "_viewed_as", None)
@@ -84,7 +84,7 @@ class PlainValues:
         return found
 
     def array(self, x: Any) -> Any:
-        """Return the array or number of a traced value."""
+        """Return the array or number of a proxy."""
         view = x._view
         if view is None:
             return self.whole(x._op, x._op, x._val)
@@ -94,7 +94,7 @@ class PlainValues:
         return follow(self.whole(storage, storage.op, storage.val), view.path)
 
     def whole(self, owner: Any, op: Operation, val: Any) -> Any:
-        """Return what is in a piece of memory: the argument, or a copy, one for all that see it."""
+        """Return the content of a piece of memory: the argument, or one copy shared by all its views."""
         if type(op) is Input and self.tape.ops[op.id - 1] is op and op.id > 1:
             return self.given[op.id - 2]
         if id(owner) in self.memory:
@@ -105,7 +105,7 @@ class PlainValues:
         return self.memory[id(owner)][1]
 
     def traced(self, x: Any) -> Iterator[Any]:
-        """Yield the traced values in something that was written."""
+        """Yield the proxies in a written value."""
         stack, seen = [x], set[int]()
         while stack:
             x = stack.pop()
@@ -122,14 +122,14 @@ class PlainValues:
 
 
 class _Blank(np.ndarray):
-    """An array whose class is set once it is there."""
+    """An array whose class is assigned after its creation."""
 
 
 def _of_class(x: Any, cls: type) -> Any:
-    """Return the same memory as an array of a class of the program's, whose code does not run."""
+    """Return the same memory as an array of a program's class, without running the class's code."""
     found = x.view(_Blank)
     try:
         set_class(found, cls)
-    except TypeError:  # one that has slots
+    except TypeError:  # a class with slots
         return x.view(cls)
     return found

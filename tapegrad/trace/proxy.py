@@ -1,4 +1,4 @@
-"""Proxy: what a traced function sees instead of a number or an array."""
+"""Proxy: the object that a traced function sees in place of a number or an array."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tapegrad.trace.read_text import shown_text
 from tapegrad.trace.recorder import Tracer
 
 _new = object.__new__
-_set_class = object.__dict__["__class__"].__set__  # Proxy hides it
+_set_class = object.__dict__["__class__"].__set__  # Proxy overrides __class__
 
 
 class Proxy(Slotted):
-    """A traced value. It has its type, its methods and its operators; what is done with it goes on the tape.
+    """A traced value: it has the type, methods and operators of its value, and records what is done with it.
 
-    `_op` is its operation, `_val` the real value, `_tracer` who records. Only the operators, the protocols and what
-    Python asks of every object live here: methods and functions are found in the registry.
+    `_op` is its operation, `_val` the real value, `_tracer` its recorder. Only operators, protocols and special methods
+    that Python looks up on classes live here: other methods and functions are found in the registry.
     """
 
     __slots__ = ()
@@ -73,10 +73,10 @@ class Proxy(Slotted):
                     return record_unary(self, op, ufunc)
                 if list not in (kinds := {*map(type, inputs)}) and tuple not in kinds:
                     if not kinds <= PROXIES | ORDINARY and (inputs := shown_arrays(inputs)) is None:
-                        return NotImplemented  # NumPy asks another one next
+                        return NotImplemented  # NumPy tries the next operand's method
                     tracer = tracer_of(inputs)
                     if op is ops.pow and dtype_of(behind(inputs[0])) == np.bool_ and type(behind(inputs[1])) is int:
-                        # `**`, which a replay calls, makes smaller integers of bools
+                        # `**`, which a replay calls, promotes bools to small integers
                         inputs = ops.astype(inputs[0], dtype=np.dtype(int)), inputs[1]
                     val = UNKNOWN if tracer.followed else compute(tracer, ufunc, *[plain(x, tracer) for x in inputs])
                     return tracer.record(op, inputs, kwargs, val)
@@ -100,7 +100,7 @@ class Proxy(Slotted):
         return np.array(content(self, _getframe(1)), *args, copy=kwargs.get("copy") or None)
 
     def _stand(self, view: views.View) -> None:
-        """Stand on a piece of memory that others may stand on."""
+        """Make this proxy a view of a storage that other proxies may share."""
         self._view = view
         _set_class(self, Tracked)
 
@@ -108,7 +108,7 @@ class Proxy(Slotted):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[misc, override]
-        # isinstance(x, np.ndarray) holds for a proxy of one; where the program asks, a guard remembers the answer
+        # isinstance(x, np.ndarray) holds for a proxy of one; a guard records the answer where the program reads it
         cls = self._val.__class__
         if (frame := _getframe(1)).f_code.co_filename not in INTERNAL:
             if computes(frame, behind(self._val)):
@@ -117,7 +117,7 @@ class Proxy(Slotted):
         return cls  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_val":  # another thread is making it
+        if name in Slotted.__slots__:  # another thread is making this proxy
             raise AttributeError(name)
         val = behind(self._val)
         if name.startswith(("__array_", "_mp")) or name == "__dlpack__":
@@ -126,12 +126,12 @@ class Proxy(Slotted):
             if name == "_mpmath_" and not is_operator(_getframe(1)):
                 raise lost(self, "a function of mpmath asked for a plain number", "a function of mpmath that tapegrad "
                            "knows, of an mpf; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
-            if name == "__array_interface__" and name in _getframe(1).f_code.co_names:  # else NumPy's C code asks
+            if name == "__array_interface__" and name in _getframe(1).f_code.co_names:  # else NumPy's C code reads it
                 raise lost(self, f"x.{name} gives away memory", "a method `__array__`; tg.value(x) on purpose")
-            raise AttributeError(name)  # so that NumPy asks __array__, and mpmath's operators the traced number
+            raise AttributeError(name)  # NumPy then calls __array__, and mpmath's operators use the traced number
         try:
             found = getattr(val, name)
-        except AttributeError:  # the program may have asked whether there is such an attribute
+        except AttributeError:  # possibly a hasattr() of the program
             if (_getframe(1).f_code.co_filename not in INTERNAL
                 and (instead := missed(self, type(val), name)) is not None):
                 return instead
@@ -142,7 +142,7 @@ class Proxy(Slotted):
         if meaning is None and (known := system_of(type(val))) is not None:
             return shown(self, known, name)
         if meaning is None:
-            # `n.bit_length()`: of the plain one, whose gradient is then None
+            # `n.bit_length()`: of the plain integer, so the gradient is None
             if isinstance(val, (int, np.integer)) and (not loses(self) or gives_up(self)):
                 self._steer("int", int)
                 return found
@@ -159,7 +159,7 @@ class Proxy(Slotted):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape. The program may branch on it, so reading it records a guard."""
+        """The shape. Reading it records a guard, since the program may branch on it."""
         return self._fact("shape", self._val.shape)  # type: ignore[no-any-return]
 
     @shape.setter
@@ -213,7 +213,7 @@ class Proxy(Slotted):
             return None
         return dtype_of(self._val)
 
-    # `z.imag = x` writes through the view that `z.imag` is
+    # `z.imag = x` writes through the view `z.imag`
     real = property(lambda self: self.__getattr__("real"), lambda self, value: self.real.__setitem__(Ellipsis, value))
     imag = property(lambda self: self.__getattr__("imag"), lambda self, value: self.imag.__setitem__(Ellipsis, value))
     flat = property(lambda self: self.__getattr__("flat"),
@@ -223,7 +223,7 @@ class Proxy(Slotted):
         self._tracer.guard(views.known(self), fact, value)
         return value
 
-    # -- where a proxy becomes a plain value: the program is steered, and the tape guards it
+    # -- conversions to plain values: control dependences, guarded on the tape
 
     def __bool__(self) -> Any:
         return self._steer("bool", truth)
@@ -232,7 +232,7 @@ class Proxy(Slotted):
         return self._whole("int", int)
 
     def __index__(self) -> Any:
-        # no integer, whatever its numbers: NumPy asks for this before it asks for the array
+        # an array has no index: NumPy calls this before it reads the array
         if shape_of(self._val) and self.shape:
             return operator.index(behind(self))
         return self._steer("index", operator.index)
@@ -273,11 +273,11 @@ class Proxy(Slotted):
             raise
 
     def _whole(self, fact: str, read: Callable[[Any], Any]) -> Any:
-        """Return an integer near by; of a number so large that it is one itself, the gradient would be lost."""
+        """Return a rounded integer; refuse a number too large to have a fraction, whose gradient would be lost."""
         val = behind(self)
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
         if large and loses(self) and not gives_up(self):
-            self._ask(read, val)  # OverflowError of what is infinite
+            self._ask(read, val)  # OverflowError for infinities
             raise lost(self, f"{fact}(x) of a number that has no digits behind the point",
                        "np.floor(x), or tg.value(x) for the plain number")
         return self._steer(fact, read)
@@ -295,7 +295,7 @@ class Proxy(Slotted):
         return self._plainly("float", float)  # type: ignore[no-any-return]
 
     def _try(self, fn: Callable[[Any], Any]) -> None:
-        """Raise what the plain value would, an array or a complex number where one real number is asked for."""
+        """Raise the error of the plain value, if an array or a complex number is converted to one real number."""
         decline(behind(self), _getframe(2))
         if isinstance(behind(self), (np.ndarray, complex)):
             self._ask(fn, behind(self))
@@ -326,10 +326,10 @@ class Proxy(Slotted):
         views.check_copied_once(self, memo)
         return self.__copy__()
 
-    # -- text: shows the value, and goes on no tape. That of an integer may be a name: it steers the program
+    # -- text: shows the value and records nothing; the text of an integer may become a name, so it is guarded
 
     def __repr__(self) -> str:
-        # the program is shown the plain value, tapegrad's own words and who looks later what it is
+        # the program sees the plain value; tapegrad's messages, and uses after the trace, see the proxy
         frame, val = _getframe(1), behind(self)
         if isinstance(val, _NAMES) or not (self._tracer.closed or frame.f_code.co_filename in INTERNAL):
             return repr(val) if words_error(frame) else self._as_text(repr(val))
@@ -357,12 +357,12 @@ class Proxy(Slotted):
         return other // self, other % self
 
 
-# they follow from the shape and the dtype, not from numbers
+# they depend on shape and dtype, not on values
 _STATIC_ATTRIBUTES = frozenset(["device", "flags", "itemsize", "nbytes", "strides"])
 
 
 class Scalar(Proxy):
-    """A proxy of one of NumPy's scalars, which has an index (`x[..., None]`), and is no sequence."""
+    """A proxy of a NumPy scalar, which can be indexed (`x[..., None]`) but is no sequence."""
 
     __slots__ = ()
     __iter__: Any = None
@@ -376,14 +376,14 @@ class Scalar(Proxy):
 
 
 class Items(Scalar):
-    """A proxy of an array. A number's has no length, since a program may ask for it: `hasattr(x, "__len__")`."""
+    """A proxy of an array. Proxies of numbers have no `__len__`, because a program may test for it by `hasattr`."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         length = len(self._val)
-        if type(self._val) is not tuple:  # of a loop, whose runs are as many at every replay
+        if type(self._val) is not tuple:  # a loop's value, whose number of runs is fixed
             self._fact("shape", self._val.shape)
         return length
 
@@ -403,16 +403,16 @@ class Items(Scalar):
             raise
 
 
-_NAMES = (int, np.integer, np.bool_)  # whose text may be a name
+_NAMES = (int, np.integer, np.bool_)  # types whose text may become a name
 _NUMBERS = (float, int, complex, bool, *SYSTEMS)
 CLASSES: dict[type, type[Proxy]] = {**dict.fromkeys(_NUMBERS, Proxy), **dict.fromkeys(np.sctypeDict.values(), Scalar)}
-CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # of an outer trace
+CLASSES |= {cls: cls for cls in (Proxy, Scalar, Items)}  # proxies of an outer trace
 UNTRACKED = frozenset([Proxy, Scalar, Items])
-TENSORS: list[Callable[..., Any]] = []  # what makes the proxy of a tensor: torch's frontend fills it when imported
+TENSORS: list[Callable[..., Any]] = []  # constructors of proxies of tensors; torch's frontend fills it when imported
 
 
 class Tracked(Items):
-    """A proxy of an array that has a view, is one, or was written to: its operation is looked up when it is used."""
+    """A proxy of an array that has views, is one, or was written to: its operation is computed when it is read."""
 
     __slots__ = ()
     _op = property(views.op_of)
@@ -423,9 +423,9 @@ PROXIES.update([Proxy, Scalar, Items, Tracked])
 
 
 def make(op: Operation | None, val: Any, tracer: Tracer, origin: Any = ()) -> Proxy:
-    """Make the proxy of an operation; a view of a storage may have none yet.
+    """Make the proxy of an operation; `op` may be None for a pending view of a storage.
 
-    `origin` are the arguments it was computed from, or its place on the storage that it stands on; () for its value.
+    `origin` holds the arguments of the call that computed `val`, or is the View that the proxy becomes; () for neither.
     """
     if type(val) not in ORDINARY and is_tensor(val):
         proxy = TENSORS[0](op, val, tracer)
@@ -456,15 +456,15 @@ def record_unary(x: Proxy, op: Op, fn: Callable[[Any], Any]) -> Any:
 
 
 def as_bool(y: Any, frame: FrameType) -> Any:
-    """Return what a comparison gives the program: of Python's numbers a bool, guarded (it may ask `flag is True`);
-    of NumPy's a traced one.
+    """Return a comparison's result for the program: a guarded bool for Python's numbers (it may test `flag is True`), a
+    traced value for NumPy's.
     """
     plainly = type(y) is Proxy and type(behind(y._val)) is bool and frame.f_code.co_filename not in INTERNAL
     return bool(y) if plainly else y
 
 
 def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """Record a call of a proxy and an array that is not traced, whichever comes first; return None for others."""
+    """Record a binary call of a proxy and an untraced array, in either order; return None for other operands."""
     x, array = (b, a) if type(a) is np.ndarray else (a, b)
     if type(array) is not np.ndarray or type(x) not in PROXIES or x._tracer.custom:
         return None
@@ -472,7 +472,7 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     y = fn(array, x._val) if array is a else fn(x._val, array)
     if tracer.once is not None:
         tracer.meet(y)
-    # of a number of another system: an array of objects, which is refused
+    # a number of another system gives an array of objects, which `record` refuses
     if tracer.custom or type(y) is tuple or type(x._val) not in ORDINARY:
         return tracer.record(op, (a, b), NO_KWARGS, y)
     return recorded(tracer, op, (tracer.lift(a), x._op) if array is a else (x._op, tracer.lift(b)), y)
@@ -480,9 +480,8 @@ def record_beside(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 def recorded(tracer: Tracer, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS,
              view: views.View | None = None) -> Any:
-    """Put a call of a number, or of an array in memory of its own or on a `view`, on the tape; return its proxy.
-
-    This is the short way of `record`.
+    """Record a call and return its proxy: the fast path of `record` for a number, an array with its own memory, or a
+    view.
     """
     frame = _getframe(2)
     while frame.f_code.co_filename in INTERNAL:

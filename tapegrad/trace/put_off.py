@@ -1,5 +1,5 @@
-"""put_off: the writes of a program to its objects, put off until its call has ended well. Each is a call without
-arguments, with plain values.
+"""put_off: a program's writes to its objects, deferred until its call has succeeded. Each is a callable without
+arguments that holds plain values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def content(x: Any) -> Any:
 
 
 def holds(x: Any, kept: Any) -> bool:
-    """Return whether a container holds the same objects as before, in the same order; a set in any order."""
+    """Return whether a container holds the same objects as before in the same order; for a set, in any order."""
     now = content(x)
     if isinstance(x, set):
         return {*map(id, now)} == {*map(id, kept)}
@@ -32,14 +32,13 @@ def holds(x: Any, kept: Any) -> bool:
 
 
 def fill(x: Any, kept: Any) -> None:
-    """Give a container the items that it had."""
+    """Restore the items of a container."""
     (TableWrite(x, kept, True) if isinstance(x, dict) else GroupWrite(x, kept))()
 
 
 def rekey(x: Any, copies: dict[int, Any]) -> list[tuple[Any, Any]]:
-    """Put copies into a set, and among the keys of a dict, in place of what they were made of, where that is told from
-    others by identity: what is in a set, or is a key, is found by its hash. Return the tuples and frozensets that were
-    made to hold copies, each with the one that it stands for.
+    """Replace objects by their copies in a set and among the keys of a dict, if they hash by identity. Return the new
+    tuples and frozensets that were made to hold copies, each with its original.
     """
     made: list[tuple[Any, Any]] = []
     if not isinstance(x, (set, dict)):
@@ -56,7 +55,7 @@ _NESTS = (tuple, frozenset)
 
 
 def _with_copies(key: Any, copies: dict[int, Any], made: list[tuple[Any, Any]]) -> Any:
-    """Return a key, or a copy where it is told from others by identity; of a tuple or a frozenset, one of such keys."""
+    """Return the copy of a key that hashes by identity, a tuple or frozenset with such parts replaced; else the key."""
     if not isinstance(key, _NESTS):
         return copies.get(id(key), key) if is_hashed_by_identity(key) else key
     base: Any = tuple if isinstance(key, tuple) else frozenset
@@ -69,14 +68,14 @@ def _with_copies(key: Any, copies: dict[int, Any], made: list[tuple[Any, Any]]) 
 
 
 class Write:
-    """A write of a value into a thing, `at` a place where the thing has several."""
+    """A write of a value into an object, at the place `at` if the object has several."""
 
     def __init__(self, x: Any, value: Any, at: Any = None) -> None:
         self.x, self.value, self.at = x, value, at
 
 
 class TableWrite(Write):
-    """Gives a dict its items; `at` is true where their order matters, and the dict is emptied before."""
+    """Sets a dict's items; `at` is true if their order matters: the dict is then emptied first."""
 
     def __call__(self) -> None:
         base = base_of(self.x)
@@ -91,12 +90,12 @@ class TableWrite(Write):
 
 
 class GroupWrite(Write):
-    """Gives a list, a deque, a set or a bytearray its items."""
+    """Sets the items of a list, a deque, a set or a bytearray."""
 
     def __call__(self) -> None:
         base = base_of(self.x)
         if base is bytearray:
-            self.x[:] = bytes(self.value)  # where it is as long, others may see its memory
+            self.x[:] = bytes(self.value)  # at equal length this keeps the memory, which others may see
             return
         base.clear(self.x)
         (base.update if base is set else base.extend)(self.x, self.value)
@@ -126,7 +125,7 @@ class RefillWrite(Write):
     """Writes in place into an array that an object or a function keeps, or into a module's buffer."""
 
     def __call__(self) -> None:
-        if isinstance(self.value, Traced) and not isinstance(self.x, Traced):  # by a trace around this one
+        if isinstance(self.value, Traced) and not isinstance(self.x, Traced):  # of an outer trace
             raise write_refused()
         if is_tensor(self.x):
             x: Any = self.x

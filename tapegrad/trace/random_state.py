@@ -1,7 +1,7 @@
-"""random_state: where a program holds random generators, their states, and what of a run's draws its tape knows.
+"""random_state: finds the random generators that a program can reach, and checks that its tape explains their states.
 
-A trace records the draws of generators that it can put a stand-in for: arguments, and what stands by name in a module,
-an object or a dict. One that draws all the same moves on, which its state tells.
+A trace records the draws of generators that it can replace by a stand-in: arguments, and generators stored by name in a
+module, an object or a dict. Draws from any other generator show in its state.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from tapegrad.tree.installed import library_of
 from tapegrad.tree.signature import Signature
 
 SOURCES: list[type] = []
-"""The classes of generators whose states are set back; the frontend of `numpy.random`, which the first trace imports,
-fills this and those below.
+"""Classes of generators whose states can be restored. The frontend of `numpy.random`, which the first trace imports,
+fills this, WATCHED and SHARED.
 """
-# SciPy estimates norms
+# SciPy estimates norms by random vectors
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))
 WATCHED: list[type] = []
-DEPTH, FOLLOWED = 4, 16  # how deep references are followed from an object of no known kind, and how many at each level
+DEPTH, FOLLOWED = 4, 16  # depth of the search from an object of an unknown type, and its breadth per level
 DRAWN = "pass the generator as an argument, or keep it under a name of a module or an attribute of an object"
-ITEMS = 64  # of a list or dict that is longer, so many are looked at
+ITEMS = 64  # the number of items searched in a longer list or dict
 SHARED: dict[str, Any] = {}
 random: Any = Lazy("random")
 State = tuple[Callable[[Any], None], Any]
-"""What sets a generator's state, and the state."""
+"""A function that sets a generator's state, and the state."""
 
 
 def state_of(x: Any) -> State:
-    """Return what sets a random generator's state, and the state."""
+    """Return a function that sets a random generator's state, and the state."""
     if isinstance(x, random.Random):
         return x.setstate, x.getstate()
     if isinstance(x, np.random.Generator):
@@ -58,9 +58,7 @@ def state_of(x: Any) -> State:
 
 
 def print_of(x: Any) -> Any:
-    """Return what tells of a draw that it happened: the state, and how many generators were spawned;
-    None where nothing tells.
-    """
+    """Return a value that changes with each draw, the state and the number of spawned generators; None without one."""
     if isinstance(x, random.SystemRandom):
         return None
     if isinstance(x, (np.random.BitGenerator, np.random.Generator)):
@@ -70,12 +68,11 @@ def print_of(x: Any) -> Any:
 
 
 class Found:
-    """The random generators that a program can reach: `names`, the namespaces that hold some, for the
-    trace to put stand-ins there.
+    """The random generators that a program can reach; `names` are the namespaces in which the trace replaces them.
 
-    With `watched`, the states they have before the program runs are kept; of a `silent` program, which names nothing
-    that could draw, none. `near` ones are enough for who hears which code runs, and notes what that reads: a library
-    that the program only mentions is not searched.
+    With `watched`, their states before the run are kept, unless the program is `silent`: it names nothing that could
+    draw. `near`: libraries that the program only mentions are not searched, for callers that observe which code runs
+    and what that reads.
     """
 
     def __init__(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watched: bool = True,
@@ -98,21 +95,21 @@ class Found:
         self.sources.setdefault(id(x), (f"a {type(x).__name__}", x))
 
     def meet(self, x: Any) -> None:
-        """Keep the state of a generator that code which is about to run reads."""
+        """Keep the state of a generator that is read by code about to run."""
         self._note(x)
         if self.watched and id(x) in self.sources and id(x) not in self.states:
             self.states[id(x)] = print_of(x)
 
     def apart_from(self, signature: Signature) -> list[dict[str, Any]]:
-        """Return the namespaces but those of which the program gets a copy: what is in them is an input."""
+        """Return the namespaces that the trace does not copy: the contents of copied ones are inputs."""
         inputs = {key for part in (signature.function, *signature.args, *signature.kwargs.values())
                   for key in part.seen}
         return [names for names in self.names if id(names) not in inputs]
 
     def unrecorded(self, tape: Tape) -> str:
-        """Return what the program drew from though its tape does not say so, "" for nothing.
+        """Return a name for a generator that the program drew from without recording it; "" if there is none.
 
-        A call that may draw itself does so again in a replay: of a tape with one, nobody can tell.
+        A call that may draw by itself draws again in a replay, so a tape with one cannot be checked.
         """
         if any(type(op) is Call and (OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn in _DRAWING)
                for op in _inlined(tape)):
@@ -122,19 +119,19 @@ class Found:
 
 
 def unrecorded(tape: Tape) -> Guard | None:
-    """Return the guard by which a tape says that it lacks something that steered the program, random numbers for
-    example: no replay of it is right.
+    """Return the guard which records that something unrecorded steered the program (random numbers, for example), so
+    that no replay is valid.
     """
     return next((op for op in tape.ops if type(op) is Guard and op.fact == "recorded"), None)
 
 
 def _explains(tape: Tape, source: Any, before: Any) -> bool:
-    """Return whether the draws on a tape leave a generator where it is now."""
+    """Return whether the draws on a tape lead a generator from `before` to its state now."""
     now = print_of(source)
     calls = [op for op in _draws(tape) if value_of(op.args[0]) is source]
     if isinstance(source, np.random.BitGenerator) and any(source is getattr(value_of(op.args[0]), "bit_generator", None)
                                                           for op in _draws(tape)):
-        return True  # the generator that draws from it is looked at itself
+        return True  # the Generator that uses this BitGenerator is checked itself
     if not calls:
         return _same(before, now)
     if isinstance(source, np.random.Generator):
@@ -154,7 +151,7 @@ def _draws(tape: Tape) -> list[Call]:
 
 
 def _inlined(tape: Tape) -> list[Any]:
-    """Return the operations of a tape, in place of each checkpoint those of its body."""
+    """Return the operations of a tape, with checkpoints replaced by the operations of their bodies."""
     if not any(map(is_checkpoint, tape.ops)):
         return tape.ops
     return [inner for op in tape.ops
@@ -175,7 +172,7 @@ _NESTS = frozenset([tuple, dict, np.ndarray])
 
 
 def _holds_stand_in(namespace: dict[str, Any]) -> bool:
-    """Return whether something is replaced in a namespace while a trace runs; of a module that is known."""
+    """Return whether a trace replaces anything in a namespace; cached for modules."""
     if type(namespace) is dict and "__builtins__" in namespace:
         return bool(replaced(namespace))
     return any(stand_in(x) is not x for x in values_of(namespace))
@@ -183,11 +180,10 @@ def _holds_stand_in(namespace: dict[str, Any]) -> bool:
 
 def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], None],
              near: bool) -> Iterator[dict[str, Any]]:
-    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; `note` the generators
-    that are met, and `hear` of what else could draw numbers, or lead to what does.
+    """Yield the namespaces that a program's functions can read: of modules, objects and dicts; call `note` with each
+    generator, and `hear` for anything that could draw in another way or lead to a generator.
 
-    Of libraries that are installed, other than the one the program is of, only functions that the program names
-    are looked into, if `near`.
+    If `near`, only those functions of other installed libraries are searched that the program names.
     """
     own = ("", library_of(getattr(roots[0], "__module__", "")))
     stack, known, keep = roots, set[int](), list[Any]()
@@ -196,7 +192,7 @@ def _reached(roots: list[Any], note: Callable[[Any], None], hear: Callable[[], N
         if type(thing) in _DATA or id(thing) in known:
             continue
         known.add(id(thing))
-        keep.append(thing)  # what is known by its id must live
+        keep.append(thing)  # keeps the object alive, since `known` holds its id
         if not (_is_silent_code(thing) if type(thing) is FunctionType else _is_silent(thing)):
             hear()
         if isinstance(thing, (*WATCHED, GlobalGenerator)):
@@ -257,7 +253,7 @@ _SILENT_BUILTINS = ("abs", "all", "any", "bool", "complex", "dict", "divmod", "e
 
 
 def _is_silent(thing: Any) -> bool:
-    """True for what draws no random numbers, nor leads to what does otherwise than by its own names and parts."""
+    """Return whether an object draws no random numbers and leads to generators only through its names and parts."""
     kind = type(thing)
     if kind is np.ndarray:
         return bool(thing.dtype.kind != "O")
@@ -269,13 +265,14 @@ def _is_silent(thing: Any) -> bool:
 
 
 def is_meant(fn: Callable[..., Any]) -> bool:
-    """True for a function of NumPy's or Python's that has a meaning, or makes arrays of what it is given."""
+    """Return whether a function of NumPy or Python has an implementation for traced values, or is a NumPy constructor.
+    """
     return type(fn) in _SILENT_KINDS and (fn in FOREIGN or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
 
 
 def _is_silent_code(fn: FunctionType) -> bool:
-    """True for a function that names, beside globals, nothing but what is silent. What a global is called may
-    be an attribute as well.
+    """Return whether a function names nothing but globals and silent names; a global's name may also be used as that of
+    an attribute.
     """
     names, (silent, loud) = names_in(fn.__code__), silent_names()
     return not is_foreign(fn.__module__) and names.isdisjoint(loud) and names - fn.__globals__.keys() <= silent
@@ -286,13 +283,13 @@ _SILENT_KINDS = frozenset([np.ufunc, type(np.sum), BuiltinFunctionType, Function
 
 @functools.cache
 def silent_names() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of builtins, and of attributes of numbers, arrays, nests and NumPy, by which no program draws
-    random numbers; and the other attributes of NumPy.
+    """Return the names (of builtins, and of attributes of numbers, arrays, nests and NumPy) through which no program
+    draws; and the other names in NumPy.
     """
     modules = [sys.modules[name] for name in _SILENT_MODULES]
     methods = {name for kind in (np.ndarray, float, complex, list, tuple, dict, str) for name in dir(kind)
                if not name.startswith("__")}
-    # by what NumPy itself calls so: numpy.linalg of NumPy 2.2 has a linalg of its own
+    # the last definition wins: numpy.linalg of NumPy 2.2 has a `linalg` of its own
     found = {name: x for module in reversed(modules) for name, x in vars(module).items()}
     meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or is_meant(x)}
     types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
@@ -301,14 +298,14 @@ def silent_names() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _behind(source: Any) -> list[Any]:
-    """Return what a generator draws from, which a program may know as well."""
+    """Return the bit generator and seed sequence of a generator, which a program may hold as well."""
     bits = source if isinstance(source, np.random.BitGenerator) else getattr(source, "bit_generator", None)
     return [part for part in (bits, getattr(bits, "seed_seq", None)) if isinstance(part, tuple(WATCHED))]
 
 
 def _parts(thing: Any) -> list[Any]:
-    """Return generators, and bound methods of some, that an object of no known kind refers to, or its attributes, or
-    their items do: a partial function, a deque, an iterator, slots, a frozen distribution.
+    """Return the generators, and their bound methods, among the references of an object of an unknown type (a partial,
+    a deque, an iterator, an object with slots, a frozen distribution), searched to a depth of DEPTH.
     """
     found, level = [], [thing]
     for _ in range(DEPTH):

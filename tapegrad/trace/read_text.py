@@ -1,4 +1,4 @@
-"""read_text: `eval` and `exec` of text in which a traced number was written, whose gradient would be lost."""
+"""read_text: refuses `eval` and `exec` of text that contains a traced number, whose gradient would be lost."""
 
 from __future__ import annotations
 import __future__
@@ -17,19 +17,19 @@ from tapegrad.tree.copies import running
 
 _texts: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by tracer
 _FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
-_OPTIMIZED = 1  # CPython's flag of a function's code
+_OPTIMIZED = 1  # CO_OPTIMIZED, the flag of functions' code
 
 
 def shown_text(x: Any, found: str) -> str:
-    """Return the text of a traced value; that of one that has a gradient is known again."""
+    """Return the text of a traced value; remember it if the value may have a gradient."""
     written()
-    if x._view is not None or loses(x):  # to ask of a view would put it on the tape
+    if x._view is not None or loses(x):  # of a view this cannot be tested without recording it
         _texts.setdefault(x._tracer, set()).add(found)
     return text_of(x, found)
 
 
 def _check(source: str, name: str) -> None:
-    """Raise where the digits of a traced number are in a text that Python is to run."""
+    """Raise if the source text contains the digits of a traced number."""
     for tracer in running.tracers:
         for found in _texts.get(tracer, ()):
             if re.search(rf"(?<![\w.]){re.escape(found)}(?![\w.])", source):
@@ -41,7 +41,7 @@ def _check(source: str, name: str) -> None:
 
 
 def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the stand-in of `eval` or `exec`: what it runs has the names of the code that calls it."""
+    """Return the stand-in of `eval` or `exec`, which evaluates the text with the caller's names."""
     def read(source: Any, /, *scope: Any, **named: Any) -> Any:
         frame = sys._getframe(1)
         if isinstance(source, str):
@@ -52,7 +52,7 @@ def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
             given = [*scope[1:], named.pop("locals", None)]
             own = next((names for names in given if names is not None), frame.f_locals)
             if own is frame.f_locals and sys.version_info >= (3, 13) and frame.f_code.co_flags & _OPTIMIZED:
-                own = dict(own)  # what it assigns is no variable of the function's
+                own = dict(own)  # its assignments do not change the function's variables
             scope = frame.f_globals, own
             named.pop("globals", None)
         return fn(source, *scope, **named)

@@ -1,6 +1,4 @@
-"""rebinding: while a trace runs, whatever name of an original its program reaches leads to
-the copy that it was given.
-"""
+"""rebinding: while a trace runs, every name by which its program reaches an original leads to the program's copy."""
 
 from __future__ import annotations
 
@@ -50,45 +48,46 @@ from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf, Partial, Subclassed, is_masked
 from tapegrad.tree.signature import Reached
 
-_SPECIAL = (gc, importlib, sys)  # modules that lead to others, or to objects
+_SPECIAL = (gc, importlib, sys)  # modules that lead to other modules, or to all objects
 _KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 NO_TWINS: dict[int, Any] = {}
 _lock = threading.RLock()
-# of a function, or of a class and the name of an attribute: how many traces want it replaced
+# by function, or by (class, attribute name): how many traces replace it
 _counts: dict[Any, int] = {}
 
 
 class Rerouting:
-    """What one trace has replaced, from its beginning to its end."""
+    """The replacements of one trace, from its start to its end."""
 
     def __init__(self) -> None:
         self.objects: list[Any] = []
         self.functions: list[FunctionType] = []
         self.attributes: list[tuple[type, str]] = []
-        self.made: list[tuple[Any, Any, list[Any]]] = []  # what leads to originals, its copy, and what was in that
-        self.pairs: list[tuple[Any, Any]] = []  # the copies, and what they were made of
-        self.joined: list[tuple[Any, Any]] = []  # the first copy of what has several, and another
-        self.used: dict[int, Any] = {}  # the originals that were reached by another name
+        self.made: list[tuple[Any, Any, list[Any]]] = []  # (holder of originals, its copy, contents at the start)
+        self.pairs: list[tuple[Any, Any]] = []  # (copy, original)
+        self.joined: list[tuple[Any, Any]] = []  # (first copy, another copy) of one object
+        self.used: dict[int, Any] = {}  # by id: originals that have several names
         self.routes: Routes | None = None
-        # captured variables that lead to originals, their copies, and what was in these
+        # (captured variable that leads to an original, its copy, the copy's value at the start)
         self.cells: list[tuple[CellType, CellType, Any]] = []
-        self.spaces: dict[int, Namespace] = {}  # id of a module's globals -> what rerouted functions have instead
-        self.double = NO_TWINS  # by the ids of proxies, arrays that have several
-        self.tables: list[Any] = []  # the proxies of arrays that the program reads by name
-        # lists and dicts among the arguments, what was in each, and its label
+        self.spaces: dict[int, Namespace] = {}  # id of a module's globals -> the namespace of rerouted functions
+        self.double = NO_TWINS  # by id of a proxy: its array, if that has several proxies
+        self.tables: list[Any] = []  # proxies of arrays that the program reads by name
+        # (list, dict, ... among the arguments, its contents at the start, its label)
         self.given: list[tuple[Any, list[Any], str]] = []
-        self.shared: list[tuple[Any, Any, str]] = []  # dicts of attributes that others hold too, whose copy has them
+        self.shared: list[tuple[Any, Any, str]] = []  # (attribute dict with other references, the object's copy, label)
         self.copies: Copies | None = None
-        self.began: list[tuple[Any, list[Any], Any]] = []  # their copies, what was in each, and what it was made of
+        self.began: list[tuple[Any, list[Any], Any]] = []  # (copy of a list or dict, contents at the start, original)
 
     @whole
     def begin(self, tracer: Any, walks: Sequence[Walk], memos: Sequence[dict[int, Any]],
               tables: bool | str = False, tied: Sequence[Any] = (), double: dict[int, Any] = NO_TWINS,
               stands_for: dict[int, list[Any]] = NO_TWINS) -> None:
-        """Find what leads to the originals, and lead it to the copies that were built of them.
+        """Find the objects that lead to originals, and make them lead to the copies.
 
-        The program may not compare by `is` what is `double`; the rest that it was given twice is `tied`. With `tables`,
-        what leads to arrays is led to proxies of them; in the package of that name too.
+        Comparing `double` arrays by `is` is refused; `tied` are the other objects passed twice. With `tables`, arrays
+        that the program reads by name are replaced by proxies; if it is a package's name, those in that package as
+        well.
         """
         copies: dict[int, Any] = {}
         objects: list[Any] = []
@@ -112,7 +111,7 @@ class Rerouting:
                     if type(part) is Subclassed and not is_masked(part.cls) and id(part) in memo:
                         arrays.append((memo[id(part)], x))  # it has attributes
                     continue
-                # of what two arguments share, either copy will do: the gradients of both add up to its own
+                # an object shared by two arguments: either copy will do, since the gradients of both add up
                 if built is None or key in copies:
                     if built is not None and built is not copies[key]:
                         self.joined.append((copies[key], built))
@@ -132,7 +131,7 @@ class Rerouting:
                         shared.append((own, built, label))
                     roots.append(class_of(x))
         for own, built, label in shared:
-            if id(own) in copies:  # it was given as a dict, or by another object
+            if id(own) in copies:  # the dict is an argument too, or another object's
                 object.__setattr__(built, "__dict__", copies[id(own)])
             else:
                 copies[id(own)], labels[id(own)] = own_dict(built), f"{label}.__dict__"
@@ -158,7 +157,7 @@ class Rerouting:
             self._lead(self.routes, tracer)
 
     def _lead(self, routes: Routes, tracer: Any) -> None:
-        """Copy what holds originals and cannot hand out copies itself; replace what can."""
+        """Copy the containers that hold originals and cannot hand out copies; replace those that can."""
         copies = routes.known
         made = dict(copies)
         for x in routes.others.values():
@@ -184,12 +183,11 @@ class Rerouting:
             self.stand_in(cls, name)
 
     def replace(self, fn: FunctionType) -> None:
-        """Give a function code that calls it with other globals, defaults and captured
-        variables in the thread that traces.
+        """Give a function code that runs it with other globals, defaults and captured variables in the tracing thread.
         """
         with _lock:
             if fn in interposition.swapped:
-                return  # called as one operation, outside the trace
+                return  # recorded as one operation and called outside the trace
             if not _counts.get(fn):
                 code = fn.__code__
                 CODE.setdefault(fn, code)
@@ -198,7 +196,7 @@ class Rerouting:
             self.functions.append(fn)
 
     def stand_in(self, cls: type, name: str) -> None:
-        """Replace an attribute of a class by what gives the copy in the thread that traces."""
+        """Replace a class attribute by a descriptor that gives the copy in the tracing thread."""
         with _lock:
             if not _counts.get((cls, name)):
                 type.__setattr__(cls, name, Attribute(cls.__dict__[name]))
@@ -207,7 +205,7 @@ class Rerouting:
 
     @whole
     def end(self) -> None:
-        """Restore what was replaced."""
+        """Undo the replacements."""
         redirection.end(self.objects)
         for pair in self.joined:
             identity.part(*pair)
@@ -221,7 +219,7 @@ class Rerouting:
         self.write_back()
 
     def write_back(self) -> None:
-        """Do to a list, a dict or a variable that is no argument what the program has done to its copy."""
+        """Apply the program's changes of copied lists, dicts and variables outside the arguments to the originals."""
         changed = [(x, new) for x, new, then in self.made if not holds(new, then)]
         assigned = [(cell, new) for cell, new, then in self.cells if not is_empty(new)
                     and new.cell_contents is not then]
@@ -236,8 +234,8 @@ class Rerouting:
                 cell.cell_contents = part(new.cell_contents)
 
     def reached(self, walks: Sequence[Walk]) -> Reached | None:
-        """Return the objects that the program reaches by names of its own, and which of the arguments' they
-        are; None if there are none.
+        """Return the objects that the program reaches by names of its own, with the arguments they are part of, or
+        None.
         """
         if self.routes is None:
             return None
@@ -248,11 +246,11 @@ class Rerouting:
         return Reached(known, walks) if known else None
 
     def check_outside(self, tape: Tape, op: Any = None) -> None:
-        """Refuse calls that run outside of the trace, of ops that read by name a list or a dict that the program has
-        written to: of `op` now, or of those on the tape, of which a rule may read it later.
+        """Refuse ops that run outside the trace and read by name a list or dict that the program has written to: `op`,
+        or those on the tape, since their rules may read it later.
         """
         written = [(new, x) for new, then, x in self.began if not holds(new, then)]
-        for part, _ in written:  # and what leads to one that was written to
+        for part, _ in written:  # containers that hold a written one
             written += [(new, x) for new, then, x in self.began
                         if not any(new is other for other, _ in written) and any(
                             inner is part for inner in (then.values() if isinstance(then, dict) else then))]
@@ -262,7 +260,7 @@ class Rerouting:
         ops = {id(op): (op, None)} if op is not None else {
             id(call.fn): (call.fn, call.where) for call in reversed(tape.ops) if type(call) is Call}
         for rerouting in [tracer.rerouting for tracer in reversed(running.tracers) if tracer.rerouting is not None]:
-            if rerouting is not self:  # in a trace around this one they are copies themselves
+            if rerouting is not self:  # in an outer trace they are copies themselves
                 found = [x for new, x in rerouting.pairs if any(new is other for other in found)]
             for x in found if rerouting.routes is not None else ():
                 reading = next((ops[key] for key in rerouting.routes.above(x) if key in ops), None)
@@ -273,7 +271,7 @@ class Rerouting:
                                         "pass it to the function as an argument")
 
     def check(self) -> None:
-        """Refuse a change of an argument, or of an array, by a name that was not found."""
+        """Refuse changes of an argument, or of an array, by a name that the search missed."""
         for proxy in self.tables:
             proxy._view.storage.check()
         for x, then, label in self.given:
@@ -286,7 +284,7 @@ class Rerouting:
 
 
 def _assign(fn: FunctionType, code: CodeType) -> None:
-    """Give a function other code; from Python 3.13 on, a generator's warns of code that is none."""
+    """Assign a function's code; suppress the warning of Python 3.13 and later for generators that get ordinary code."""
     if not (fn.__code__.co_flags ^ code.co_flags) & _KINDS:
         fn.__code__ = code
         return
@@ -304,10 +302,10 @@ def _ended(key: Any) -> bool:
 
 
 class Namespace(dict[str, Any]):
-    """The globals of a function that leads to an original: Python asks `__getitem__` of such
-    ones, and it gives the copy.
+    """The globals of a function that leads to an original: global lookups call `__getitem__` of a dict subclass, which
+    gives the copy.
 
-    What asks no one, as the body of a class, has the copies that there were at first.
+    Lookups that bypass it, as in a class body, see the copies that existed at the start.
     """
 
     __slots__ = ("real",)
@@ -329,7 +327,7 @@ class Namespace(dict[str, Any]):
 
 
 def _namespace(real: dict[str, Any]) -> Namespace:
-    """Return the globals that rerouted functions of a module have in the innermost trace."""
+    """Return the namespace of a module's rerouted functions in the innermost trace."""
     rerouting = next((tracer.rerouting for tracer in reversed(running.tracers) if tracer.rerouting is not None), None)
     if rerouting is None:
         return Namespace(real)
@@ -339,7 +337,7 @@ def _namespace(real: dict[str, Any]) -> Namespace:
 
 
 def seen(x: Any) -> Any:
-    """Return what a rerouted function has instead of `x`: the copy; of a module one that hands out copies."""
+    """Return the replacement of `x` in a rerouted function: its copy; for a module a View."""
     return View(x) if type(x) is ModuleType and (x in _SPECIAL
                                                  or package_of(x.__name__) not in FOREIGN_PACKAGES) else current(x)
 
@@ -376,14 +374,12 @@ def _import(*args: Any, **kwargs: Any) -> Any:
 
 
 def _id(x: Any) -> int:
-    """Return the id that the program knows of an object: that of the original where `x` is a copy."""
+    """Return the id of an object in the untraced program: the original's, for a copy."""
     return id(_original(x))
 
 
 def _hash(x: Any) -> int:
-    """Return the hash that the program knows of an object: by the identity of the original, in tuples and frozensets
-    too.
-    """
+    """Return the hash of an object in the untraced program: by the original's identity, also inside tuples."""
     return hash(_hashed(x))
 
 
@@ -403,7 +399,7 @@ def _original(x: Any) -> Any:
 
 
 def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function; in a thread that traces, one that reads copies, with code that is `traced`."""
+    """Call a rerouted function; in a tracing thread with the copies in its namespace, and with code `traced`."""
     if not running.tracers:
         check_apart(fn)
         return another(fn, code)(*args, **kwargs)

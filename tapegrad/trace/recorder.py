@@ -1,4 +1,4 @@
-"""recorder: one run of a function, and how what it computes comes onto the tape."""
+"""recorder: the state of one trace, and the recording of operations on its tape."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ from tapegrad.tree.flatten import flatten, leaves_of
 from tapegrad.tree.nodes import is_subclassed
 
 _new = object.__new__
-_INLINE = ORDINARY - {np.ndarray}  # what stands among a call's arguments as it is
+_INLINE = ORDINARY - {np.ndarray}  # types of values that calls hold as they are
 _SINGLE = ORDINARY - {tuple, type(None)}
-_QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be made again
+_QUIET = frozenset([draw, pack, getfield])  # calls that raise no floating-point error, or must not be repeated
 
 
 def _hear(err: TapeError) -> None:
@@ -63,19 +63,19 @@ def _hear(err: TapeError) -> None:
 
 
 HEARERS.append(_hear)
-# how a library hears of its own calls while a trace runs: begins that, returns its end
+# called with the tracer when a trace begins, hooks for libraries; each returns a function to call at the end
 LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []
 NO_COPIES: dict[int, Any] = {}
 _levels = itertools.count(1)
 
 
 class Tracer:
-    """Records one run of a function. A proxy carries it: there is no global tape.
+    """Records one run of a function. Each proxy holds its tracer: there is no global tape.
 
-    `level` grows with nesting, so that the innermost of several tracers is found. In `grad` mode a function with
-    an rrule is run through that, so that its pullback need not run it again. `once` is the economy of a tape that will
-    be swept once: the first large value begins it. `custom` says that operators must ask `record`, and `overridden`
-    that this asks the context. Where the tape `replays`, what steered the program is guarded on it.
+    level: grows with nesting, so the innermost of several tracers can be found. grad: functions with an rrule are run
+    through the rrule, so that the pullback need not run them again. once: the retention for a tape that is swept once;
+    the first large value starts it. custom: operators must call `record`. overridden: `record` calls the context's.
+    replays: control dependences are guarded.
     """
 
     __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
@@ -87,7 +87,7 @@ class Tracer:
                  once: Economy | None = None,
                  replays: bool = True) -> None:
         self.tape, self.ctx, self.proxy, self.grad, self.once, self.replays = tape, ctx, proxy, grad, once, replays
-        self.economy: Economy | None = None  # once it has begun
+        self.economy: Economy | None = None  # `once`, after it has started
         self.custom = self.overridden = type(ctx).record is not Context.record
         self.paths = Paths() if ctx.paths else None
         self.push: Callable[[Operation], Any] = tape.ops.append if self.paths is None else self._push_each
@@ -95,27 +95,27 @@ class Tracer:
         self.constants: dict[Any, tuple[Any, Constant]] = {}
         self.guarded: set[tuple[int, str]] = set()
         self.inputs: list[Any] = []  # the proxies of the inputs
-        # id of what was copied, and of what leads to it: what the program has instead
+        # by id of a copied object, or of one that refers to it: the replacement that the program sees
         self.copies: dict[int, Any] = NO_COPIES
         self.lasting: list[ownership.Lasting] = []
-        self.unseen: list[Operation] = []  # results whose numbers may have decided how they lie in memory
-        self.lent: list[tuple[Operation, Operation]] = []  # arguments and results of users' functions, in memory apart
-        self.written: list[tuple[Any, str]] = []  # the memory of inputs that the program has written to
-        self.rerouting: Any = None  # what leads to those copies
-        self.blind: Any = None  # what leads past them
+        self.unseen: list[Operation] = []  # results whose layout may depend on values
+        self.lent: list[tuple[Operation, Operation]] = []  # users' functions' arguments and results, sharing no memory
+        self.written: list[tuple[Any, str]] = []  # (memory of an input that the program wrote to, label)
+        self.rerouting: Any = None  # redirects references to the originals of copies
+        self.blind: Any = None  # references that could not be redirected
         self.special = self.dynamic = self.laid = self.apart = False
-        self.followed: tuple[Any, ...] = ()  # the number systems that are looked after
-        self.error: Exception | None = None  # the last that a call raised
-        # of NumPy's floating-point errors, while the program has made some of them raise
+        self.followed: tuple[Any, ...] = ()  # number systems that have hooks in this trace
+        self.error: Exception | None = None  # the last exception raised by a recorded call
+        # the errstate settings, while some floating-point error raises
         self.settings: tuple[tuple[str, str], ...] = ()
         self.silenced: frozenset[str] = frozenset()  # kinds of floating-point warnings
-        self.modes: dict[str, str] = {}  # those that the program's first np.seterr replaced
-        # the first, which the program may have caught, or a library, or Python made an error of its own of
+        self.modes: dict[str, str] = {}  # the modes that the program's first np.seterr replaced
+        # the first TapeError raised; raised again at the end even if the program, a library or Python replaced it
         self.refusal: TapeError | None = None
 
     @whole
     def close(self) -> None:
-        """End the trace: a proxy used from now on raises. What it holds of values is freed at once."""
+        """End the trace: proxies raise if used from now on. The values it holds are freed."""
         self.push, self.custom, self.overridden = _closed, False, False
         self.error = self.refusal = self.paths = self.once = None
         self.inputs, self.constants, self.written, self.copies = [], {}, [], NO_COPIES
@@ -123,7 +123,7 @@ class Tracer:
         self.lasting, self.lent = [], []
 
     def refuse(self, err: TapeError) -> None:
-        """Remember what the trace refused first: it cannot be good any more, whoever catches the error."""
+        """Remember the first refusal: it invalidates the trace even if the program catches it."""
         self.refusal = self.refusal or err
 
     @property
@@ -132,7 +132,7 @@ class Tracer:
         return self.push is _closed
 
     def meet(self, x: Any) -> None:
-        """Look after large values from now on, if this is one."""
+        """Start value retention if `x` is large."""
         if self.once is not None and is_large(x) and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
             self.economy, self.once, self.custom = self.once, None, True
             self.economy.begin(self.tape)
@@ -165,7 +165,7 @@ class Tracer:
         if val is UNKNOWN:
             values = list(map(value_of, lifted))
             if view is not None:
-                # the memory itself, of which the result may be a view: the operation may have a copy for its users
+                # the memory itself, which the result may be a view of; the operation's value may be a copy
                 values[0] = args[0]._val
             if self.economy is not None:
                 self.economy.make_room()
@@ -175,7 +175,7 @@ class Tracer:
                 if self.grad and type(op.rule) is Rrule:
                     with self.outside():
                         val, pb = op.forward(*values, **kwargs)
-                elif op.effects.draws:  # what torch draws in it is no draw of the program's, nor of one around
+                elif op.effects.draws:  # torch's own draws belong to no trace, not even an outer one
                     with self.outside(all=True):
                         val = op.run(*values, **kwargs)
                 elif op.effects.nested:
@@ -208,9 +208,7 @@ class Tracer:
         return y
 
     def part(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return a view of an array that the trace writes in place, or what is read of it; None where its whole content
-        is needed.
-        """
+        """Return a view of an array that the trace writes in place, or the part read; None if `op` needs the whole."""
         try:
             return part(args[0], op, args[1:], kwargs)
         except Exception as err:
@@ -219,9 +217,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def outside(self, all: bool = False) -> Iterator[None]:
-        """Run the user's code that computes a primitive's value: it belongs to the trace around this one, or to none,
-        as what is outside of `all`.
-        """
+        """Run a primitive's Python code under the enclosing trace, or under none if `all`."""
         tracers = running.tracers
         if self in tracers or all:
             running.tracers = [] if all else tracers[:tracers.index(self)]
@@ -231,10 +227,10 @@ class Tracer:
             running.tracers = tracers
 
     def attempt(self, given: Iterable[Traced]) -> Callable[[], None]:
-        """Return how to undo what is recorded from now on of these values, before anyone has seen what came of it."""
+        """Return a function that removes everything recorded since this call, valid until the program sees a result."""
         for x in given:
             if x._tracer is self:
-                self.lift(x)  # a view, of which nothing is recorded yet
+                self.lift(x)  # a pending view, recorded here
         mark, known = len(self.tape.ops), (self.special, self.dynamic, self.laid, self.apart)
 
         def undo() -> None:
@@ -247,7 +243,7 @@ class Tracer:
         return undo
 
     def place(self, call: Call) -> Operation:
-        """Put a call that has its value on the tape, with the user's line; return what stands for its result."""
+        """Put an evaluated call on the tape, with the user's line; return the operation that holds its result."""
         self.locate(call)
         if self.overridden:
             made = self.tape[self.ctx.record(self.tape, call)]
@@ -258,15 +254,15 @@ class Tracer:
         return call
 
     def locate(self, op: Operation) -> None:
-        """Give an operation the user's line, and the number that it will have."""
-        frame = user_frame(_getframe(3))  # nearer ones are ours, and to walk over a frame is to make an object of it
+        """Set an operation's user line and its number."""
+        frame = user_frame(_getframe(3))  # nearer frames are ours, and each step creates a frame object
         lasti = frame.f_lasti
         op.code, op.lasti, op.id = frame.f_code, one(lasti, lasti), len(self.tape.ops) + 1
         if self.paths is not None:
             op.code = self.paths.of(frame)
 
     def _push_each(self, op: Operation) -> None:
-        """Put an operation on the tape; an operator has given it the bare code, because it does not ask for paths."""
+        """Put an operation on the tape; operators set the bare code object and no path, which is added here."""
         if self.paths is not None and type(op.code) is CodeType:
             op.code = self.paths.of(user_frame())
         if self.silenced:
@@ -276,7 +272,7 @@ class Tracer:
             self.economy.note(op)
 
     def append(self, call: Call) -> Any:
-        """Put a call that has its value on the tape; return proxies of its result."""
+        """Put an evaluated call on the tape; return proxies of its result."""
         return self.fields(self.place(call))
 
     def fields(self, op: Operation, args: tuple[Any, ...] = ()) -> Any:
@@ -294,15 +290,15 @@ class Tracer:
         return self.proxy(op, val, self, args)
 
     def lift(self, arg: Any) -> Any:
-        """Return what stands for a value among a call's arguments: an operation, or the value itself where it is small.
+        """Return the operand for an argument of a call: its operation, or the value itself if it is small.
 
-        An array that is not traced may be overwritten later in the program: the tape keeps a copy, one for as long
-        as its content stays the same.
+        The program may overwrite an untraced array later, so the tape keeps a copy, shared while its content is
+        unchanged.
         """
         if isinstance(arg, Traced):
             if arg._tracer is self:
                 return arg._op
-            return self.constant(("op", id(arg._op)), arg, arg)  # of an outer trace: constant here
+            return self.constant(("op", id(arg._op)), arg, arg)  # a proxy of an outer trace is constant here
         if isinstance(arg, np.ndarray):
             if type(arg) is not np.ndarray:
                 plain_array(arg)
@@ -312,14 +308,14 @@ class Tracer:
             if known is not None and (known[1].val is arg or (
                     type(known[0]) is ref and known[0]() is arg and unchanged(arg, known[1].val))):
                 return known[1]
-            frozen = not arg.flags.writeable and arg.base is None  # a view of what can be written to changes with it
+            frozen = not arg.flags.writeable and arg.base is None  # a read-only view changes with its base
             return self.constant(id(arg), arg, arg) if frozen else self.constant(id(arg), ref(arg), slim_copy(arg))
         if is_tensor(arg):
             check_dense(arg)
             self.read_outside(arg)
             if self.copies and arg.requires_grad and arg.grad_fn is not None:
                 check_computed(arg, self.copies)
-            # torch's count of writes misses those by way of x.data or of an array
+            # torch's version counter misses writes through x.data or a shared array
             known = self.constants.get(("tensor", id(arg)))
             if known is not None and (known[1].val is arg or known[1].val.equal(arg)):
                 return known[1]
@@ -329,7 +325,7 @@ class Tracer:
         return plain_number(arg) if adapter is None else arg
 
     def read_outside(self, x: Any) -> None:
-        """Refuse an array or a tensor of the program's that shares memory with an input that was written to."""
+        """Refuse an untraced array or tensor that shares memory with an input that was written to."""
         for memory, label in self.written:
             if overlap(x, memory):
                 raise MutationError(f"an array that shares memory with {label} is read outside the trace, after "
@@ -337,7 +333,7 @@ class Tracer:
                                     user_location(), f"read it through {label}")
 
     def constant(self, key: Any, original: Any, val: Any) -> Constant:
-        """Return the Constant for a value, a new one unless that very value has one."""
+        """Return the Constant for a value; reuse the existing one if it holds the same object."""
         known = self.constants.get(key)
         if known is not None and known[1].val is val:
             return known[1]
@@ -346,12 +342,12 @@ class Tracer:
         self.push(op)
         if self.once is not None and is_large(val):
             self.meet(val)
-        # the original stays alive, so that its id stays its own, or is known to have gone
+        # keeps the original alive so that its id is not reused, or holds a weak reference that shows it died
         self.constants[key] = (original, op)
         return op
 
     def pack(self, arg: Any, leaf: Callable[[Any], Any] = value_of, original: Any = None) -> Any:
-        """Turn a nest that holds proxies into one variable; `leaf` gives the value of each, `original` is flatten's."""
+        """Record a nest of proxies as one variable; `leaf` gives each leaf's value, `original` is as in flatten."""
         if isinstance(arg, (Traced, np.ndarray)) and not is_subclassed(arg):
             return arg
         leaves: list[Any] = []
@@ -365,11 +361,10 @@ class Tracer:
         return self.proxy(call, call.val, self)
 
     def independent(self, op: Operation) -> bool:
-        """Return True if an operation depends on no input nor on chance, as an array does that the program made of
-        constants. What a loop returns depends on its runs: its value may be a sample, of a gradient that was found
-        without them.
+        """Return whether an operation depends on no input, draw or loop, like an array built from constants. A loop's
+        result depends on its runs: its value may be a mere sample, if the gradient was found without running it.
 
-        Asked only where a plain value is wanted, so a search is soon enough.
+        Called only where a plain value is wanted, so a search of the tape is fast enough.
         """
         stack, seen = [op], {op}
         while stack:
@@ -382,9 +377,10 @@ class Tracer:
         return True
 
     def specialise(self, proxy: Traced) -> None:
-        """Guard what the shape of a proxy was computed from: a rule or a composite has read it.
+        """Guard the facts that determine a proxy's shape, which a rule or a composite has read.
 
-        Those are the shapes and dtypes of the inputs, and that shape itself once values have decided any (`x[mask]`).
+        These are the inputs' shapes and dtypes and, once any shape depends on values (`x[mask]`), the proxy's own
+        shape.
         """
         if self.dynamic:
             self.guard(known(proxy), "shape", shape_of(proxy._val))
@@ -392,7 +388,7 @@ class Tracer:
             self.special = True
             for x in self.tape.inputs[1:]:
                 if not self.replays and not isinstance(x.val, Traced):
-                    continue  # nobody is told: this tape has no guards, and there is no trace around this one
+                    continue  # no guards on this tape, and no outer trace to guard
                 if dtype_of(x.val) is None:
                     self.guard(x, "kind", number_kind(x.val))
                 else:
@@ -400,23 +396,21 @@ class Tracer:
                     self.guard(x, "dtype", dtype_of(x.val))
 
     def guard_layout(self) -> None:
-        """Guard how the inputs lie in memory, and results of functions that nothing looks into: by it NumPy decides
-        what a reshaped array is a view of, and that was written to.
+        """Guard the memory layout of inputs and of results of opaque functions: it decides whether NumPy's reshape
+        returns a view, and so where a later write lands.
         """
         unseen, self.unseen = self.unseen, []
         for x in unseen:
-            if self.tape.ops[x.id - 1:x.id] == [x]:  # not undone since
+            if self.tape.ops[x.id - 1:x.id] == [x]:  # still on the tape
                 self.guard(x, "layout", layout_of(plain(x.val)))
-        if not self.laid:  # once: the inputs are found by a walk over the tape, and this is asked at every write
+        if not self.laid:  # once: finding the inputs walks the tape, and every write comes here
             self.laid = True
             for x in self.tape.inputs[1:]:
                 if shape_of(x.val):
                     self.guard(x, "layout", layout_of(plain(x.val)))
 
     def guard_apart(self) -> None:
-        """Guard that the arrays among the inputs share no memory: one of them is written to, and on the tape the others
-        would not know.
-        """
+        """Guard that the input arrays share no memory: a write to one would not change the others on the tape."""
         if self.replays and not self.apart:
             self.apart = True
             arrays = [x for x in self.tape.inputs[1:] if is_memory(plain(x.val))]
@@ -424,9 +418,7 @@ class Tracer:
                 self.guard_disjoint(arrays)
 
     def guard_lent(self) -> None:
-        """Guard that the results of a user's functions share no memory with their arguments, where they did not:
-        something is written.
-        """
+        """Before a write, guard that results of users' functions still share no memory with their arguments."""
         pairs, self.lent = self.lent, []
         for pair in pairs:
             self.guard_disjoint(pair)
@@ -438,13 +430,13 @@ class Tracer:
         self.guard(call, "apart", are_apart(values))
 
     def raised(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], err: Exception) -> None:
-        """Guard that a call raised: where it does not, a program that catches the error takes another path."""
+        """Guard that a call raised: a program that catches the error takes another path where it does not."""
         if isinstance(err, TapeError) and err.refuses:
             self.refuse(err)
         if err is self.error or isinstance(err, TapeError) or self.push is _closed or not self.replays:
             return
         self.error = err
-        # by the views that lead there, and by an input's flag, which has a guard
+        # follows from the views involved and from an input's flag, which is guarded
         if isinstance(err, ValueError) and "read-only" in str(err):
             return
         given = self.pack((args, unwritten(kwargs)))
@@ -452,9 +444,9 @@ class Tracer:
             self.guard(given._op, "raises", Raised(fn, type(err), self.settings))
 
     def strictly(self, settings: Mapping[str, Any], silenced: frozenset[str]) -> None:
-        """Guard from now on, if these settings of `np.errstate`, or the filters of warnings, make errors of some
-        warnings, that no call raises one; where warnings are recorded, that each gives the one it gave; else no longer.
-        Of operations from now on, warnings of the kinds that are `silenced` are not said.
+        """Set which floating-point errors or warnings raise, by `np.errstate` or warnings filters: each call from now
+        on gets a guard that it raises none or, if warnings are recorded, the same as now. `silenced`: kinds of warnings
+        that operations from now on do not emit.
         """
         self.silenced = silenced
         self.settings = tuple(settings.items()) if self.replays and "raise" in settings.values() else ()
@@ -478,16 +470,16 @@ class Tracer:
             if isinstance(given, Traced):
                 floats = self.settings[-1][0] != "warnings"
                 quiet = Raised(op.fn, FloatingPointError if floats else Warning, self.settings, never=True)
-                # a warning that came is on record, or was caught in a function of NumPy's
+                # the warning was recorded, or caught inside a NumPy function
                 never = floats or quiet.happens((tuple(map(value_of, op.args)), op.kwargs))
                 self.guard(given._op, "raises", quiet._replace(never=never))
 
     def guard(self, op: Operation, fact: str, value: Any) -> None:
-        """Record, once for each variable, that a fact about it steered the program."""
+        """Record, once per variable, that control flow depends on this fact about it."""
         if not self.replays or (op.id, fact) in self.guarded:
             return
         self.guarded.add((op.id, fact))
-        guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch has a tuple of its own
+        guard = Guard(op, fact, tuple(value) if fact == "shape" else value)  # torch.Size is a tuple subclass
         self.locate(guard)
         self.push(guard)
 

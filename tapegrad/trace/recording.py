@@ -1,4 +1,4 @@
-"""recording: a pass plays part of a program on proxies, and a tracer records what is computed."""
+"""recording: lets passes record computations on proxies, as `trace` does for a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tapegrad.trace.replacement import interposition
 
 @contextmanager
 def recording(tracer: Tracer) -> Iterator[None]:
-    """Have a tracer record what is computed of its proxies meanwhile, and close it."""
+    """Record computations on a tracer's proxies within the block, then close the tracer."""
     leave = interposition.enter(tracer, tuple, ())
     try:
         with collector:

@@ -1,8 +1,7 @@
-"""redirection: while a trace runs, an object that was copied stands for its copy, by whatever name the
-traced program reaches it.
+"""redirection: while a trace runs, a copied object stands for its copy, by whatever name the program reaches it.
 
-Its class is replaced by a subclass whose every attribute and operator asks `current`: in the thread that traces that is
-the copy, in others the object itself.
+Its class is replaced by a subclass whose attributes and operators go through `current`, which returns the copy in the
+tracing thread and the object itself in others.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Any
 from tapegrad.numbers.memory import C_DATA
 from tapegrad.tree.copies import class_of, current
 
-# frozen dataclasses refuse the ordinary way, and a class may have a `__class__` of its own
+# bypasses frozen dataclasses and classes that override `__class__`
 set_class = object.__dict__["__class__"].__set__
 _lock = threading.RLock()
-# id of an object that redirects: it, its class, and how many traces want it
+# by id of a redirecting object: (object, its class, number of traces that use it)
 _swapped: dict[int, tuple[Any, type, int]] = {}
 
 _KEPT = frozenset(["__new__", "__init__", "__class__", "__getattribute__", "__setattr__", "__delattr__", "__dict__",
@@ -33,9 +32,7 @@ _FORWARD = {f"__r{name}__": f"__{name}__" for name in (
 
 
 class _Silent:
-    """Stands before the class in a subclass's order of resolution: `__init_subclass__` of
-    the user's is not for that.
-    """
+    """First in the subclass's MRO, so that creating it does not call the user's `__init_subclass__`."""
 
     __slots__ = ()
 
@@ -45,7 +42,7 @@ class _Silent:
 
 @functools.lru_cache(maxsize=1024)
 def redirecting(cls: Any) -> type:
-    """Return the subclass of `cls` whose objects redirect."""
+    """Return the subclass of `cls` whose instances redirect."""
     plain = cls.__getattribute__
 
     def get(self: Any, name: str) -> Any:
@@ -83,11 +80,11 @@ def redirecting(cls: Any) -> type:
 
 
 def subclass(cls: Any, namespace: dict[str, Any]) -> type:
-    """Return a subclass that stands for a class: none of the program's code runs, and a call of it makes an object of
-    the class.
+    """Return a subclass that imitates a class; creating it runs no code of the program, and calling it makes an object
+    of the class.
     """
     def reduce(self: Any, protocol: Any) -> Any:
-        found = cls.__reduce_ex__(self, protocol)  # of another thread, where this one asks a copy
+        found = cls.__reduce_ex__(self, protocol)  # in another thread; this one uses the copy
         if isinstance(found, tuple) and len(found) > 1 and isinstance(found[1], tuple):
             return (found[0], tuple(cls if part is new else part for part in found[1]), *found[2:])
         return found
@@ -96,7 +93,7 @@ def subclass(cls: Any, namespace: dict[str, Any]) -> type:
              "__call__": lambda made, *args, **kwargs: cls(*args, **kwargs)}
     meta = type.__new__(type, type(cls).__name__, (type(cls),), order)
     shown = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__,
-             # a copy that the program makes is an ordinary one
+             # pickling and copying make ordinary objects
              "__new__": lambda made, *args, **kwargs: cls.__new__(cls, *args, **kwargs), "__reduce_ex__": reduce,
              "_redirects_for": cls}
     new: type = type.__new__(meta, cls.__name__, (cls,), {**shown, **namespace})
@@ -104,7 +101,7 @@ def subclass(cls: Any, namespace: dict[str, Any]) -> type:
 
 
 def _special(cls: type, name: str) -> Callable[..., Any]:
-    """Return a special method that asks the copy: Python looks it up in the class, past `__getattribute__`."""
+    """Return a special method that forwards to the copy: Python looks it up in the class, past `__getattribute__`."""
     def special(self: Any, *args: Any, **kwargs: Any) -> Any:
         target = current(self)
         owner = cls if target is self else class_of(target)
@@ -114,8 +111,8 @@ def _special(cls: type, name: str) -> Callable[..., Any]:
 
 
 def _reflected(cls: type, name: str) -> Callable[..., Any]:
-    """Return the special method of a right operand. Python asks an object of a subclass before the left operand; here
-    the subclass stands for a class that may be that of the left operand, or have the method from it.
+    """Return the special method of a right operand. Python tries a subclass's reflected method before the left operand,
+    but here the class may be the left operand's own, or inherit the method from it: then the left operand comes first.
     """
     def special(self: Any, other: Any, *args: Any) -> Any:
         target, left = current(self), type(other)
@@ -131,8 +128,8 @@ def _reflected(cls: type, name: str) -> Callable[..., Any]:
 
 
 def begin(objects: Iterable[Any]) -> list[Any]:
-    """Make objects redirect; return those that do, to be given to `end`: not those whose class cannot be replaced, as
-    that of SimpleNamespace; a subclass of ctypes' would have no layout, and reading it ends the interpreter.
+    """Make objects redirect; return those that do, for `end`. Left out are objects whose class cannot be assigned
+    (SimpleNamespace) and ctypes data: the subclass would have no layout, and reading it would crash the interpreter.
     """
     done = []
     with _lock:
@@ -151,7 +148,7 @@ def begin(objects: Iterable[Any]) -> list[Any]:
 
 
 def end(objects: Iterable[Any]) -> None:
-    """End what `begin` began."""
+    """End the redirection of objects that `begin` returned."""
     with _lock:
         for x in objects:
             _, cls, count = _swapped.pop(id(x))

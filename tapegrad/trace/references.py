@@ -1,9 +1,9 @@
-"""references: the other names, besides its arguments, by which a traced program reaches what it was given a copy of.
+"""references: finds the other names, besides its arguments, by which a traced program reaches originals of copies.
 
-Objects redirect to their copies by themselves (`redirection`). A plain list or dict, a captured variable, a function
-that captured some cannot: so the functions that can run are followed from name to name (globals, defaults, captured
-variables, attributes of modules and classes, and what these hold), and while the trace runs those that lead to such a
-one read the copy instead.
+Objects redirect to their copies themselves (`redirection`). A plain list or dict, a captured variable, or a function
+with captures cannot. The functions that may run are therefore followed from name to name (globals, defaults, captured
+variables, attributes of modules and classes, and their contents), and while the trace runs those that lead to such an
+original read the copy instead.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from tapegrad.tree.copies import Attribute, Refused, another, class_of, code_of,
 from tapegrad.tree.modules import is_module, is_optimizer
 from tapegrad.tree.ways import WAYS, owner_of, way_to
 
-_OWN = "an attribute"  # of a function's
-_REPLACEABLE = HEAP | 1 << 8  # CPython's flags of classes: made while a program runs, or immutable
-MOST = 20_000  # things that are looked at
-LARGE = 1024  # parts of a list or a dict: in a larger one, only the parts themselves are looked at
+_OWN = "an attribute"  # of a function
+_REPLACEABLE = HEAP | 1 << 8  # flags of classes in CPython: heap type, immutable type
+MOST = 20_000  # objects searched
+LARGE = 1024  # size of a list or dict up to which it is searched; of a larger one only the items themselves are checked
 
 _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarray, np.float64, np.float32, np.int64,
                     np.bool_, np.dtype,
                     slice, range])
-_UNTRACKED = frozenset([dict, bytearray, array, mmap, ContextVar])  # it may not follow these, which matter all the same
-# modules
+_UNTRACKED = frozenset([dict, bytearray, array, mmap, ContextVar])  # searched even if the collector does not track them
+# modules of Python whose objects are searched
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
 "queue", "_contextvars", "contextvars"])
 
 
 def is_a(x: Any, kind: Any) -> bool:
-    """Return whether an object's class is one of these; unlike isinstance it does not ask the object, which may
-    be a proxy of the user's.
+    """Return whether an object's own class is a subclass of these; unlike isinstance it does not read `__class__`,
+    which a user's proxy may override.
     """
     return issubclass(type(x), kind)
 
 
 def is_open(x: Any) -> bool:
-    """True for a thing that is followed at each search: it is no installed package's, or what is in it cannot be
-    held.
+    """Return whether an object must be followed in each search: it is outside installed packages, or its contents
+    cannot be cached.
     """
     if is_a(x, (list, tuple, dict, set, frozenset, deque)) and len(x) > LARGE:
         return True
@@ -69,17 +69,17 @@ def is_open(x: Any) -> bool:
 
 
 class Routes:
-    """What leads to originals: `readers` are functions to run with other globals, defaults and variables, `holders`
-    objects that hand out copies, `attributes` names of classes; of `others` copies must be made.
+    """The objects that lead to originals: `readers` are functions to run with other globals, defaults and variables,
+    `holders` objects that hand out copies, `attributes` (class, name) pairs; `others` must be copied.
     """
 
     def __init__(self, known: dict[int, Any], labels: dict[int, str], roots: list[Any],
                  stand_for: Callable[[Any], Any] | None = None, package: str = "") -> None:
-        self.known, self.labels = known, labels  # id of an original -> its copy, and what the argument is called
-        self.stand_for = stand_for  # what makes a proxy of an array that is met
-        self.arrays: dict[int, Any] = {}  # those that were
-        self.read: dict[int, tuple[Any, str]] = {}  # the arrays that are met, and their names
-        # an array that the program reads by name may be an argument's in another call
+        self.known, self.labels = known, labels  # id of an original -> its copy, and -> the argument's label
+        self.stand_for = stand_for  # makes a proxy for an array that the search finds; None if such arrays stay plain
+        self.arrays: dict[int, Any] = {}  # the arrays that got one
+        self.read: dict[int, tuple[Any, str]] = {}  # the arrays found, and their names
+        # an array that the program reads by name may be an argument in another call
         held = any(hasattr(type(x), "_tracer") and not is_tensor(x) for x in known.values())
         arrays = {np.ndarray} if stand_for is not None or held else set()
         self.atoms = _ATOMS - arrays
@@ -90,7 +90,7 @@ class Routes:
         self.parents: dict[int, list[tuple[Any, str]]] = {}
         self.met: dict[int, Any] = {}
         self.world: ClosedWorld | None = None
-        # of modules, and the functions that read attributes of theirs
+        # by id: a module's namespace, and the functions that read it
         self.spaces: dict[int, tuple[dict[str, Any], list[Any]]] = {}
         self.hits: dict[int, Any] = {}
         self.readers: dict[int, FunctionType] = {}
@@ -99,7 +99,7 @@ class Routes:
         self.others: dict[int, Any] = {}
 
     def search(self) -> bool:
-        """Follow the names from the functions that can run; return whether any leads to an original."""
+        """Follow names from the functions that may run; return whether any leads to an original."""
         roots = {id(root): root for root in self.roots}
         closed = {key: root for key, root in roots.items() if self.is_closed(root)} if self.stand_for is None else {}
         self.met, todo = roots, [*roots.values()]
@@ -112,8 +112,8 @@ class Routes:
         return self._lead()
 
     def in_world(self, roots: dict[int, Any]) -> tuple[ClosedWorld, dict[int, Any], list[Any]] | None:
-        """Return the world that roots in installed packages lead to, the originals in it, and what of it is to be
-        followed all the same; None where it is none that could be kept.
+        """Return the closed world of roots in installed packages, the originals in it, and its objects that must be
+        followed; None if it cannot be cached.
         """
         place = frozenset(roots), frozenset(self.own)
         for _ in range(2):
@@ -121,7 +121,7 @@ class Routes:
             world, again = closed_world((*place, frozenset(ends)), functools.partial(self.closed_world, roots, ends))
             seen = self.known.keys() & world.seen
             known = {key: world.met.get(key, ends.get(key)) for key in seen & world.parents.keys()}
-            # with what originals lead to themselves, which is theirs, it is another world: it ends at them
+            # originals with references of their own: the search must end at them, which makes another world
             more = {key: x for key, x in known.items() if key not in ends and any(True for _ in self.children(x))}
             if not more:
                 return (world, known, again) if all(map(self.is_named, seen - known.keys())) else None
@@ -129,28 +129,26 @@ class Routes:
         return None
 
     def is_named(self, key: int) -> bool:
-        """Return whether what leads to an original is the same wherever it is none: to a root that is a function of a
-        package that is followed. An array that stands in a namespace is met where it is an original alone.
+        """Return whether the path to an original does not depend on which objects are originals: it is a root that is a
+        function of a followed package. An array in a namespace is found only where it is an original.
         """
         return any(id(root) == key and is_a(root, FunctionType) and not self.is_foreign(root.__module__)
                    for root in self.roots)
 
     def closed_world(self, roots: dict[int, Any], ends: dict[int, Any]) -> ClosedWorld:
-        """Return what roots in installed packages lead to, whatever the originals are, but for those where it ends."""
+        """Return the closed world of roots in installed packages, independent of the originals except its `ends`."""
         alone = Routes(ends, {}, list(roots.values()))
         alone.own, alone.met = self.own, dict(roots)
         alone.follow(roots.values(), past=is_open)
         return ClosedWorld(alone.met, alone.parents, alone.spaces, alone.readers, alone.can_be_given, is_open)
 
     def is_closed(self, root: Any) -> bool:
-        """True for a function or a class of an installed package."""
+        """Return whether a root is a function or class of an installed package and no original."""
         return (is_a(root, (FunctionType, type)) and is_foreign(root.__module__)
                 and id(root) not in self.known)
 
     def follow(self, todo: Iterable[Any], past: Callable[[Any], bool] = lambda x: False) -> None:
-        """Follow the names from some things on, breadth first; not into what was met before, nor what is to be gone
-        past.
-        """
+        """Follow references breadth first, but not from objects already met, nor from those for which `past` holds."""
         known, parents, met = self.known, self.parents, self.met
         todo, most = deque(todo), MOST + len(met)
         while todo and len(met) < most:
@@ -168,8 +166,8 @@ class Routes:
                     todo.append(child)
 
     def _lead(self) -> bool:
-        """Sort what leads to the originals: a function, an object and a class hand out copies themselves, what
-        holds others must be copied. Return whether anything does.
+        """Classify the objects that lead to originals: functions, objects and classes can hand out copies, other
+        containers must be copied. Return whether there are any.
         """
         todo, marked = list(self.hits), set(self.hits)
         for key in todo:
@@ -188,17 +186,17 @@ class Routes:
         return bool(self.readers or self.holders or self.attributes or self.hits)
 
     def parents_of(self, key: int) -> list[tuple[Any, str]]:
-        """Return what leads to a thing, and how."""
+        """Return (parent, name) for the objects that refer to an object."""
         found = self.parents.get(key, [])
         return found if self.world is None else [*found, *self.world.parents.get(key, ())]
 
     def given(self) -> dict[int, Any]:
-        """Return what was met of which a trace makes a copy where it is an argument."""
+        """Return the objects found that a trace would copy if they were arguments."""
         known, old = ({}, 0) if self.world is None else (self.world.given, len(self.world.met))
         return {**known, **{key: x for key, x in islice(self.met.items(), old, None) if self.can_be_given(x)}}
 
     def told(self, x: Any) -> str:
-        """Say what a thing is, by which name a function reaches it, and to which argument it leads."""
+        """Describe an object: the name by which a function reaches it, and the argument it leads to."""
         below, above, names = [x], [x], ("", "")
         for node in below:
             label = next((self.labels[id(child)] for child, _ in self.children(node) if id(child) in self.known), None)
@@ -222,7 +220,7 @@ class Routes:
         return fn is not original and id(fn) in self.above(original)
 
     def above(self, original: Any) -> set[int]:
-        """Return the ids of what leads to an original."""
+        """Return the ids of the objects that lead to an original, with its own."""
         todo, seen = [original], {id(original)}
         for node in todo:
             for parent, _ in self.parents_of(id(node)):
@@ -232,12 +230,11 @@ class Routes:
         return seen
 
     def is_users(self, x: Any) -> bool:
-        """True for an object of a user's class."""
+        """Return whether an object is of a user's class, a module or an optimizer."""
         return not self.is_foreign(class_of(x).__module__) or is_module(x) or is_optimizer(x)
 
     def can_hold(self, x: Any, marked: set[int]) -> bool:
-        """True for an object that hands out copies itself, if its class is replaced: what leads
-        to them is its attribute.
+        """Return whether an object can hand out copies after a replacement of its class: it reaches them by attributes.
         """
         if (is_a(x, (tuple, list, dict, set, frozenset, deque, FunctionType))
             or type(x).__flags__ & _REPLACEABLE != HEAP):
@@ -245,22 +242,22 @@ class Routes:
         return self.is_users(x) or any(id(part) in marked for part in (own_dict(x) or {}).values())
 
     def can_be_given(self, x: Any) -> bool:
-        """True for a thing that a trace makes a copy of where it is an argument."""
+        """Return whether a trace would copy an object that is an argument."""
         if is_a(x, FunctionType):
             return x.__closure__ is not None
         return (is_a(x, (dict, list, set, bytearray, deque, SimpleNamespace, CellType)) or is_memory(x)
                 or (self.is_users(x) and not is_a(x, type)))
 
     def is_foreign(self, module: Any) -> bool:
-        """True for the name of a module that is neither the user's nor in a package of what the program was given."""
+        """Return whether a module belongs neither to the user nor to a package of the traced functions."""
         return is_foreign(module) and package_of(module) not in self.own
 
     def is_outer(self, fn: FunctionType) -> bool:
-        """True for a library's function that the program was not given."""
+        """Return whether a function belongs to a library and is neither an argument nor a root."""
         return self.is_foreign(fn.__module__) and id(fn) not in self.known and id(fn) not in self.root_ids
 
     def children(self, node: Any) -> Iterator[tuple[Any, str]]:
-        """Yield what a thing leads to, and how, apart from what leads nowhere."""
+        """Yield (child, name) for the objects that an object refers to, without those that have no references."""
         if is_a(node, FunctionType):
             found = self.of_foreign(_captured(node)) if self.is_outer(node) else self.of_function(node)
         elif is_a(node, type):
@@ -277,7 +274,7 @@ class Routes:
             found = iter([(node(), "")])
         elif is_a(node, ContextVar):
             found = iter([(node.get(None), "")])
-        elif is_a(node, np.ufunc):  # of np.frompyfunc: the function that it was made of
+        elif is_a(node, np.ufunc):  # made by np.frompyfunc: its Python function
             found = self.of_foreign(gc.get_referents(node))
         elif type(node) is threading.local:
             found = ((part, "") for part in vars(node).values())
@@ -288,7 +285,7 @@ class Routes:
             found = iter([(part, "") for part in parts if id(part) in known])
         elif self.is_users(node) or type(node).__module__ in _OPENED:
             found = _of_object(node)
-        else:  # a fact of an op is a named tuple: its rule by partials
+        else:  # named tuples in ops hold rules
             found = self.of_foreign(tuple.__iter__(node) if is_a(node, tuple) else
                                     list((own_dict(node) or {}).values()))
         for child, how in found:
@@ -302,7 +299,7 @@ class Routes:
                     continue
             if (type(child) in self.atoms
                 or not (gc.is_tracked(child) or id(child) in self.known or type(child) in self.untracked)):
-                continue  # what the garbage collector does not follow leads nowhere
+                continue  # objects that the garbage collector does not track have no references
             if is_a(child, FunctionType):
                 if self.is_outer(child) and not child.__closure__:
                     continue
@@ -315,16 +312,14 @@ class Routes:
             yield child, how
 
     def of_foreign(self, parts: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-        """Yield what a library's object or function holds and may call: a function that was
-        compiled, or is vectorised; the rules of an op.
-        """
+        """Yield the parts of a library's object or function that it may call: a compiled function, an op's rules."""
         return ((part, "") for part in parts if id(part) in self.known or callable(part) or is_a(part, tuple))
 
     def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:
-        if fn in REGISTERED:  # it has a rule of the program's
+        if fn in REGISTERED:  # a rule defined by the program
             yield FOREIGN.get(fn), ""
         code, namespace = code_of(fn), fn.__globals__
-        names, attributes, modules, _ = mentioned(code)
+        names, attributes, modules, _, _ = mentioned(code)
         for name in names:
             if name in namespace:
                 value = namespace[name]
@@ -354,11 +349,11 @@ class Routes:
             yield value, _OWN
 
     def reads(self, space: dict[str, Any], fn: FunctionType) -> None:
-        """Note a namespace that a function reads, besides its own."""
+        """Note that a function reads a namespace other than its globals."""
         self.spaces.setdefault(id(space), (space, []))[1].append(fn)
 
     def of_module(self, module: ModuleType, attributes: frozenset[str], fn: FunctionType) -> Iterator[tuple[Any, str]]:
-        """Yield what the attributes of a user's module that a function mentions lead to."""
+        """Yield the attributes of a user's module that a function mentions, also of modules inside it."""
         stack, seen = [module], {id(module)}
         while stack:
             top = stack.pop()
@@ -381,12 +376,12 @@ def _of_class(cls: type) -> Iterator[tuple[Any, str]]:
     yield type(cls), ""
     for name, value in list(cls.__dict__.items()):
         if not isinstance(value, FunctionType) and name.startswith("__") and name.endswith("__"):
-            continue  # annotations, slots, the fields of a dataclass
+            continue  # annotations, slots, dataclass fields
         yield (value.value if type(value) is Attribute else value), name
 
 
 def _of_generator(x: GeneratorType[Any, Any, Any]) -> Iterator[tuple[Any, str]]:
-    """Yield what a generator has at hand where it waits."""
+    """Yield the variables and globals of a suspended generator."""
     if (frame := x.gi_frame) is not None:
         yield from ((part, "") for part in frame.f_locals.values())
         yield from ((frame.f_globals[name], name) for name in mentioned(x.gi_code).names if name in frame.f_globals)
@@ -397,7 +392,7 @@ def _captured(fn: FunctionType) -> Iterator[Any]:
 
 
 def _of_object(x: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the attributes of an object of a user's class, and its class."""
+    """Yield the class, attributes and other references of an object."""
     yield class_of(x), ""
     own = own_dict(x)
     if own is not None:
@@ -407,12 +402,12 @@ def _of_object(x: Any) -> Iterator[tuple[Any, str]]:
             yield part, ""
 
 
-# -- what others read instead
+# -- replacements of what leads to originals
 
 
 def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
-    """Return a thing that leads to originals, with their copies in it; `made` gets it before
-    its parts, which may refer to it.
+    """Return a copy of an object that leads to originals, with their copies in it; `made` maps it before its parts,
+    which may refer to it.
     """
     key = id(x)
     if key in made:
@@ -461,7 +456,7 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
 
 
 def refill(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
-    """Put into a container what is in another, each part as `part` has it."""
+    """Fill container `new` with the items of `x`, each replaced by `part(item)`."""
     if is_a(x, dict):
         items = [(part(key), part(value)) for key, value in dict.items(x)]
         dict.clear(new)
@@ -473,13 +468,11 @@ def refill(x: Any, new: Any, part: Callable[[Any], Any]) -> None:
 
 
 def is_safe(x: Any, routes: Routes, seen: set[int]) -> bool:
-    """True for a thing of which no copy can be made, and that leads to nothing but objects
-    that redirect by themselves.
-    """
+    """Return whether an object that cannot be copied leads only to objects that redirect by themselves."""
     if id(x) in routes.arrays:
-        return True  # a constant, whether it is read there or by its proxy
+        return True  # the same constant, read directly or by its proxy
     if id(x) in routes.known:
-        return "_redirects_for" in type(x).__dict__ and not is_a(x, (dict, list))  # C code reads these past their class
+        return "_redirects_for" in type(x).__dict__ and not is_a(x, (dict, list))  # C code reads these directly
     if id(x) not in routes.others or id(x) in seen:
         return True
     seen.add(id(x))

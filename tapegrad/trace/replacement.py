@@ -1,4 +1,4 @@
-"""replacement: what is replaced while any trace runs, and restored when the last that wanted it has ended."""
+"""replacement: replaces functions while any trace runs, and restores them when the last trace that needs it ends."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ _lock = threading.RLock()
 
 
 class Interposition:
-    """Counts the traces that run, and replaces when the first begins, restores when the last ends.
+    """Counts the running traces: replaces at the start of the first, restores at the end of the last.
 
-    Stand-ins pass through what is not traced, so that other threads never notice.
+    Stand-ins pass untraced calls through, so other threads do not notice.
     """
 
     def __init__(self) -> None:
         self.depth = 0
-        # id of a holder: what stood there and does now, how many traces want it
+        # by id of a holder: place -> (original, stand-in), and how many traces use it
         self.held: dict[int, tuple[dict[Any, tuple[Any, Any]], int]] = {}
-        self.swapped: dict[FunctionType, int] = {}  # how many traces want it
-        # those with a rule or a meaning, replaced by the first trace for all
+        self.swapped: dict[FunctionType, int] = {}  # how many traces use each
+        # functions with a rule or an implementation, replaced by the first trace for all traces
         self.known: list[tuple[FunctionType, CodeType, CodeType]] = []
-        self.own: dict[FunctionType, CodeType] = {}  # of these
-        self.swaps: tuple[Sequence[Any], ...] = ((), (), (), ())  # the same by columns, with the attribute's name
-        # by a tracer's level: what finds the holders of its program, those where something is replaced, and what the
-        # program has reached by computed names
+        self.own: dict[FunctionType, CodeType] = {}  # the own code of these
+        self.swaps: tuple[Sequence[Any], ...] = ((), (), (), ())  # the same as columns, with the attribute's name
+        # by a tracer's level: a function that finds the holders of its program, the holders in use, and the objects
+        # that the program reached by computed names
         self.holding: dict[int, tuple[Callable[[], Iterable[Any]], list[Any], dict[int, Any]]] = {}
-        self.importing: Any = None  # what `import` calls elsewhere
-        self.aside = False  # a module is being imported, and finds what stands there without traces
+        self.importing: Any = None  # the original `__import__`
+        self.aside = False  # replacements are suspended while a module is imported
 
     @whole
     def enter(self, tracer: Any, find: Callable[[], Iterable[Any]],
               functions: Sequence[FunctionType]) -> Callable[[], None]:
-        """Begin a trace of a function, which finds others in the holders that `find` returns, also of what it imports
-        meanwhile, and of these functions as primitives; return how to end it.
+        """Begin a trace. `find` returns the holders of functions that the program reaches, and is called again after
+        imports; `functions` are primitives. Return a function that ends the trace.
         """
         with _lock:
-            if self.depth == 0 or self.aside:  # it may be another thread's that is set aside
+            if self.depth == 0 or self.aside:  # suspended perhaps by another thread
                 self.replace_all()
                 self.aside = False
             if self.depth == 0:
@@ -78,7 +78,7 @@ class Interposition:
                 for holder in list(find()):
                     self.replace_held(holder)
                     held.append(holder)
-            except BaseException:  # of an object of the program's that is asked: all stays as it was
+            except BaseException:  # raised by an object of the program: nothing stays replaced
                 self.end(held, ())
                 raise
             for fn in functions:
@@ -103,7 +103,7 @@ class Interposition:
 
     @whole
     def end(self, held: Sequence[Any], functions: Sequence[FunctionType]) -> None:
-        """Put back what a trace has replaced."""
+        """Undo the replacements of a trace."""
         for holder in reversed(held):
             self.restore_held(holder)
         for fn in functions:
@@ -114,7 +114,7 @@ class Interposition:
             builtins.__import__ = self.importing
 
     def replace_all(self) -> None:
-        """Replace what every trace has replaced."""
+        """Make the replacements that are common to all traces."""
         for module, _, replacing in stand_ins():
             module.__class__ = replacing
         if not self.known:
@@ -123,22 +123,22 @@ class Interposition:
         if len(self.known) <= len(PYTHON):
             self.known += [(fn, *stand_in_code(fn)) for fn in PYTHON[len(self.known) - 1:]]
             self.own = {fn: own for fn, own, _ in self.known}
-            # and there they stay, for no trace changes them: with SciPy and torch they are 170
+            # kept in CODE permanently, since traces do not change it: 170 functions with SciPy and torch
             CODE.update(self.own)
             columns = list(zip(*self.known))
             self.swaps = columns[0], ("__code__",) * len(self.known), *columns[1:]
         functions, name, _, codes = self.swaps
-        any(map(setattr, functions, name, codes))  # in C, at each trace
+        any(map(setattr, functions, name, codes))  # one loop in C, since every trace does it
 
     def restore_all(self) -> None:
-        """End what `replace_all` began."""
+        """Undo `replace_all`."""
         for module, cls, _ in stand_ins():
             module.__class__ = cls
         functions, name, own, _ = self.swaps
         any(map(setattr, functions, name, own))
 
     def imported(self, real: Callable[..., Any], /, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Import a module; while a trace runs, its functions are known to it at once."""
+        """Import a module; if a trace runs, replace the functions that the import makes reachable."""
         if self.aside or not running.open:
             return real(name, *args, **kwargs)
         if is_loaded(name, *args, **kwargs) if real is self.importing else is_loaded(name):
@@ -154,7 +154,7 @@ class Interposition:
         return found
 
     def reach(self, x: Any) -> None:
-        """Replace what is replaced where a traced function gets by a name that it computes."""
+        """Replace the functions of an object that traced code reached by a computed name."""
         for tracer in running.tracers:
             _, held, known = self.holding[tracer.level]
             if id(x) not in known:
@@ -163,7 +163,7 @@ class Interposition:
                     self.hold(held, holders(None, [x]))
 
     def hold(self, held: list[Any], found: Iterable[Any]) -> None:
-        """Replace the functions in more holders of a trace."""
+        """Replace the functions in more holders for a trace."""
         known = {*map(id, held)}
         for holder in found:
             if id(holder) not in known:
@@ -172,13 +172,13 @@ class Interposition:
 
     @contextlib.contextmanager
     def set_aside(self, whose: str) -> Iterator[None]:
-        """Run the body of a module: it is no part of the program, and keeps nothing of the trace. What it defines has
-        then what the program's other modules have.
+        """Suspend tracing while a module's body runs: it is no part of the program and stores nothing of the trace.
+        Functions it defines are then replaced like those of other modules.
         """
         modules = loaded()
         with _lock:
             alone = self.depth == len(running.open)
-            if alone:  # else another thread traces, which needs what is replaced
+            if alone:  # otherwise another thread's trace needs the replacements
                 self.restore_all()
                 self.aside = True
         try:
@@ -194,7 +194,7 @@ class Interposition:
                     self.hold(held, [*find()])
 
     def replace_held(self, holder: Any) -> None:
-        """Replace the functions that a holder keeps, for as many traces as reach it."""
+        """Replace the functions in a holder, counting the traces that use it."""
         if type(holder) is Conversions:
             holder.begin()
             return
@@ -211,7 +211,7 @@ class Interposition:
         self.held[id(holder)] = known, count + 1
 
     def restore_held(self, holder: Any) -> None:
-        """End the replacement that `replace_held` began; what the program has put there meanwhile stays."""
+        """Undo `replace_held`; values that the program stored meanwhile stay."""
         if type(holder) is Conversions:
             holder.end()
             return
@@ -225,16 +225,16 @@ class Interposition:
             for place, (value, there) in known.items():
                 if holder.get(place) is there:
                     holder[place] = value
-        else:  # what the program has put there meanwhile may stand in for something too
+        else:  # values that the program stored meanwhile may be stand-ins too
             for place, there in parts(holder):
                 if (type(there) not in NEVER and type(there) is not Attribute
                     and (value := original(there)) is not there):
                     put(holder, place, value)
-        for _, there in known.values():  # each made for this holder
+        for _, there in known.values():  # each belongs to this holder
             INSTEAD.pop(id(there), None)
 
     def swap(self, fn: FunctionType) -> None:
-        """Replace a Python function's code, which reaches every reference to it, in whatever module."""
+        """Replace a Python function's code, which affects every reference to it, in whatever module."""
         count = self.swapped.get(fn, 0)
         self.swapped[fn] = count + 1
         if not count:
@@ -242,7 +242,7 @@ class Interposition:
             fn.__code__ = stand_in_code(fn)[1]
 
     def restore(self, fn: FunctionType) -> None:
-        """End the replacement that `swap` began."""
+        """Undo `swap`."""
         self.swapped[fn] -= 1
         if not self.swapped[fn]:
             del self.swapped[fn]
@@ -251,7 +251,7 @@ class Interposition:
 
 @cache
 def importing(real: Callable[..., Any]) -> Any:
-    """Return what `import` calls while a trace runs."""
+    """Return the replacement of `__import__` while a trace runs."""
     return standing_for(real, partial(interposition.imported, real))
 
 

@@ -1,4 +1,4 @@
-"""results: what a traced function returns, put on its tape, and handed to the caller."""
+"""results: the traced function's result, put on the tape and returned to the caller."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import Walk, flatten, is_leaf
 from tapegrad.tree.nodes import Closure, Container, Extended, Fresh, Item, Made, Static
 
-_MADE_ANEW = (Container, Extended, Fresh, Made)  # by each call, though it holds no numbers: others may write to it
+_MADE_ANEW = (Container, Extended, Fresh, Made)  # made anew by each call, since callers may write to it
 
 
 def returned(tape: Tape) -> Any:
-    """Return what the function of a tape returned."""
+    """Return the result of a tape's function."""
     parts, into = unpacked(tape.result)
     constants = [op.val for op in tape if type(op) is Constant]
     values = [apart(value_of(part), constants) for part in parts]
@@ -35,17 +35,15 @@ def returned(tape: Tape) -> Any:
 
 
 def returned_copy(tape: Tape) -> Any:
-    """Return what the function of a tape returned, in memory of its own: its owner may write to it before the tape is
-    swept.
-    """
+    """Return a copy of the result of a tape's function: the caller may write to it before the tape is swept."""
     parts, into = unpacked(tape.result)
     values = duplicates([value_of(part) for part in parts])
-    values = [duplicate(x) if isinstance(x, Traced) and shape_of(x) else x for x in values]  # by a trace around
+    values = [duplicate(x) if isinstance(x, Traced) and shape_of(x) else x for x in values]  # of an outer trace
     return values[0] if into is None else into.build(values)
 
 
 def apart(value: Any, constants: list[Any]) -> Any:
-    """Return a result in memory of its own where it lies in that of a tape's constant: its owner may write to it."""
+    """Return a result, copied if it shares memory with a constant of the tape, since the caller may write to it."""
     if type(value) is np.ndarray and any(type(x) is np.ndarray and np.may_share_memory(value, x) for x in constants):
         return value.copy(order="K")
     return value
@@ -72,7 +70,7 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
 
 
 def _parts_that_stay(spec: Any) -> Iterator[Any]:
-    """Yield what a nest is made of besides leaves: values without parts, keys, a function's defaults."""
+    """Yield what a nest contains besides leaves: values without parts, keys, a function's defaults."""
     stack, seen = [spec], set[int]()
     while stack:
         node = stack.pop()
@@ -91,9 +89,7 @@ def _parts_that_stay(spec: Any) -> Iterator[Any]:
 
 
 def _holds_traced(x: Any) -> bool:
-    """Return whether a thing leads to a traced value: as far as `MOST` things show, and not by the names of a module, a
-    class or a function's code.
-    """
+    """Return whether an object leads to a traced value, within `MOST` objects, and not by modules, classes or code."""
     stack, seen = [x], dict[int, Any]()
     while stack and len(seen) < MOST:
         x = stack.pop()
@@ -110,11 +106,11 @@ def _holds_traced(x: Any) -> bool:
 
 
 def _is_no_number(x: Any) -> bool:
-    """Return False for a traced number: where it is hashed, a guard holds it fixed."""
+    """Return False for a traced number: if it is hashed, a guard fixes its value."""
     return not (isinstance(x, Traced) and isinstance(plain(x), (*PYTHON, np.generic)))
 
 
-MOST = 1000  # things that are looked through
+MOST = 1000  # objects searched
 _BARE = frozenset([bool, int, float, complex, str, bytes, type(None), np.float64])
 _HASHED = (set, frozenset, dict)
 _PASSED = (type, ModuleType, CodeType, FrameType, Operation, Tape, Tracer)

@@ -1,4 +1,4 @@
-"""steering: what steers a program by numbers, or jumps itself, among the operations that a trace recorded."""
+"""steering: finds the recorded operations on which control flow depends through values, or that are discontinuous."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tapegrad.tape.tape import Call, Guard, Operation, value_of
 
 _VALUES = frozenset(
     ["bool", "int", "index", "float", "complex", "floor", "ceil", "trunc", "round", "hash"]
-)  # facts that steer a program by numbers
-_JUMPING = (ops.remainder, ops.fmod, ops.sign, ops.copysign, ops.heaviside)  # though they have derivatives
+)  # guard facts that depend on values
+_JUMPING = (ops.remainder, ops.fmod, ops.sign, ops.copysign, ops.heaviside)  # discontinuous ops that have derivatives
 
 
-_ALONE = (ops.stop_gradient, ops.equal, ops.not_equal)  # no jumps, or those at single points, which no integral sees
-_MADE = (ops.empty_like, ops.zeros_like, ops.ones_like, ops.full_like)  # no numbers of their arguments
+_ALONE = (ops.stop_gradient, ops.equal, ops.not_equal)  # no jumps, or jumps at isolated points, which no integral sees
+_MADE = (ops.empty_like, ops.zeros_like, ops.ones_like, ops.full_like)  # independent of their arguments' values
 _CUT = {ops.atan2: 1, ops.angle: 0, ops.log: 0, ops.sqrt: 0, ops.pow: 0}
-"""Ops that jump where an argument in some place, or its real part, is negative: across a branch cut."""
+"""Ops with a branch cut where the argument at this position, or its real part, is negative."""
 
 _POLES = {ops.divide: 1, ops.reciprocal: 0, ops.pow: 0, ops.float_power: 0, ops.tan: 0, ops.abs: 0}
-"""Ops that have poles where an argument in some place passes 0, or half of pi; `abs`, where it is divided by."""
+"""Ops with poles where the argument at this position passes 0, or pi/2 for tan; `abs` where it is a divisor."""
 
 _KINKS = (ops.maximum, ops.minimum, ops.fmax, ops.fmin, ops.abs)
-"""Ops that have kinks where their arguments are equal, or where the only one is 0: their derivatives jump."""
+"""Ops with kinks where their arguments are equal, or the only one is 0: their derivatives jump."""
 
 
 def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[tuple[Any, list[Operation]]]:
-    """Yield what steers by numbers, or jumps itself, and by which operations it does; with `poles` also what has poles
-    or kinks.
+    """Yield each value guard and each discontinuous operation with its operands; with `poles` also operations that have
+    poles or kinks.
     """
     found: dict[Operation, Operation] = dict(poles_of(operations := list(operations))) if poles else {}
     for op in operations:
@@ -56,13 +56,11 @@ def steering(operations: Iterable[Operation], poles: bool = False) -> Iterator[t
 
 
 def side(op: Any, *values: Any) -> Any:
-    """Return on which side of its jumps an operation that steers is, at the values of its arguments: what stays the
-    same until it jumps.
-    """
+    """Return the branch that a discontinuous operation takes at these argument values: constant between its jumps."""
     if isinstance(op, Guard):
         return op.expected
     if op.fn in _POLES and not ops.is_complex(x := values[_POLES[op.fn]]):
-        # a tangent's as it is computed, whose poles are next to the numbers that are halves of pi
+        # by the tangent as computed: its poles lie at the floats next to multiples of pi/2
         return ops.floor((x - ops.atan(ops.tan(x))) / math.pi + 0.5) if op.fn is ops.tan else x < 0
     if op.fn in _KINKS:
         return values[0] < values[1]
@@ -76,7 +74,7 @@ def side(op: Any, *values: Any) -> Any:
 
 
 def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]]:
-    """Yield real quotients, powers and tangents that have a pole with another sign on each side, and its argument."""
+    """Yield (operation, argument) for real quotients, powers and tangents whose sign differs on each side of a pole."""
     divisors: set[Operation] = set()
     for op in operations:
         if type(op) is Call and type(op.fn) is Op and op.fn in _POLES and op.fn is not ops.abs:
@@ -92,8 +90,8 @@ def poles_of(operations: Iterable[Operation]) -> Iterator[tuple[Call, Operation]
 
 
 def _at_cut(op: Call) -> bool:
-    """True where the sign of another part decides on which side of a branch cut an op is; a program that is traced is
-    guarded, and asks again elsewhere.
+    """Return whether the sign of the imaginary part (of y, for atan2) selects the side of a branch cut: True if any
+    real part is negative. If the argument's value is traced this is guarded, so a replay tests it again.
     """
     x = value_of(op.args[_CUT[op.fn]])
     if op.fn is not ops.atan2 and op.fn is not ops.angle and not ops.is_complex(x):
@@ -105,8 +103,8 @@ def _at_cut(op: Call) -> bool:
 
 
 def sides(operations: Iterable[Operation]) -> dict[int, Any]:
-    """Return on which side of its jumps each operation that steers is, by their order; nothing of a pole's positive
-    side, where most are always, and where the numbers that a slope begins with have no operation.
+    """Return the branch of each discontinuous operation, by its position. The positive side of a pole, the usual one,
+    is left out: where a divisor is a plain number, as a slope's first arguments may be, there is no pole to yield.
     """
     found = {}
     for i, (op, _) in enumerate(steering(operations, poles=True)):
@@ -117,13 +115,13 @@ def sides(operations: Iterable[Operation]) -> dict[int, Any]:
 
 
 def agree(here: Any, there: Any) -> bool:
-    """Return whether what steers a program does so the same way twice: sides by their places, or a list of them."""
+    """Return whether two runs took the same branches, given as dicts by position or as lists."""
     if isinstance(here, dict):
         return here.keys() == there.keys() and all(same_side(val, there[i]) for i, val in here.items())
     return len(here) == len(there) and all(map(same_side, here, there))
 
 
 def same_side(x: Any, y: Any) -> bool:
-    """Return whether an operation is on the same side of its jumps twice."""
+    """Return whether two branch values are equal."""
     x, y = plain(x), plain(y)
     return x is y or bool(np.array_equal(x, y, equal_nan=np.asarray(x).dtype.kind in "fc"))

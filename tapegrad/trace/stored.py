@@ -1,5 +1,5 @@
-"""stored: what a program stores somewhere, taken apart so that a replay can store the same: of a traced value the
-operation, of the copy of an argument's part that part, and how these are nested.
+"""stored: descriptions of what a program stores, from which a replay can store the same: operations for traced values,
+originals for copies of arguments' parts, and the nests of both.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ FIXED = PYTHON | {str, bytes, type(None), type(Ellipsis)}
 
 
 class Result(NamedTuple):
-    """The value of an operation, and what it was."""
+    """The value of an operation, with a sample of it."""
 
     op: Operation
     sample: Any
 
 
 class Given(NamedTuple):
-    """The input of a number, counted from 0, as the caller has given it."""
+    """Input number `number`, counted from 0, as the caller passed it."""
 
     number: int
 
 
 class Thing(NamedTuple):
-    """A part of the arguments, or of what the function captured."""
+    """A part of the arguments, or of the function's captures."""
 
     original: Any
 
@@ -44,7 +44,7 @@ class Fixed(NamedTuple):
 
 
 class Nested(NamedTuple):
-    """A tuple, a list or a dict that the program has made."""
+    """A tuple, list or dict that the program made."""
 
     kind: type
     keys: Sequence[Any]
@@ -55,9 +55,9 @@ Form = Result | Given | Thing | Fixed | Nested
 
 
 class Stored(NamedTuple):
-    """What one write stores: in which thing (a buffer: the input of which number), in which of its tables (the name of
-    one of a module, "" for its attributes, None for its items), at which keys; and what it appends. A form is None
-    where no replay can store the same.
+    """What one write stores: in which object (`owner`; for a buffer, its input number), in which table (a module's
+    table by name, "" for attributes, None for items), at which keys; and what it appends. A form is None if no replay
+    can store it.
     """
 
     owner: Any
@@ -67,12 +67,12 @@ class Stored(NamedTuple):
 
 
 class Forms:
-    """Takes apart what the program of one trace stores."""
+    """Describes the objects that the program of one trace stores."""
 
     def __init__(self, tape: Tape, tracer: Any, originals: dict[int, Any]) -> None:
         self.tape, self.tracer, self.originals = tape, tracer, originals
         self.seen: dict[int, Any] = {}
-        self.inputs: dict[int, int] = {}  # id of an array's storage that is written back -> the number of its input
+        self.inputs: dict[int, int] = {}  # id of the storage of an array that is written back -> its input number
 
     def __call__(self, x: Any) -> Form | None:
         kind = type(x)
@@ -83,7 +83,7 @@ class Forms:
         if id(x) in self.originals:
             return Thing(self.originals[id(x)])
         if kind not in (tuple, list, dict) or id(x) in self.seen:
-            return None  # in two places it is one list: a replay would make two
+            return None  # one list in two places: a replay would make two
         self.seen[id(x)] = x
         parts = list(x.values() if kind is dict else x)
         keys = list(x) if kind is dict else []
@@ -91,7 +91,7 @@ class Forms:
 
     def of_traced(self, x: Any) -> Form | None:
         if x._tracer is not self.tracer or not is_leaf(x) or (x._view is not None and x._view.path):
-            return None  # a view of what is stored as well, maybe
+            return None  # possibly a view of another stored array
         if x._view is not None and (number := self.inputs.get(id(x._view.storage))) is not None:
             return Given(number)
         op = peek(x) if x._view is None or not x._view.storage.lost else x._view.storage.op

@@ -1,4 +1,4 @@
-"""tracer: run a function once on proxies."""
+"""tracer: runs a function once on proxies and records a tape."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def trace(f: Callable[..., R], /, *args: Any, ctx: Context | None = None, **kwar
     """Run `f(*args, **kwargs)` once, and return its value and the tape of every primitive call it made.
 
     Numbers and arrays among the arguments, nested in tuples, lists, dicts, dataclasses or objects, become inputs, and
-    so does what a closure, a bound method or a callable object captures. `ctx` decides what is primitive.
+    so do the captures of a closure, a bound method or a callable object. `ctx` decides what is primitive.
     Raises UnknownFunction for a function that tapegrad has no op for.
 
     >>> value, tape = trace(lambda a, b: a / (a + b * b), 2.0, 3.0)
@@ -66,13 +66,13 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
            copy: bool = False, once: Economy | None = None, observer: Any = None, found: Found | None = None,
            wanted: Wanted = ALL, replays: bool = True, done: Callable[..., None] | None = None,
            stands_for: dict[int, list[Any]] | None = None) -> Tape:
-    """Trace, and return the tape; in `grad` mode pullbacks of functions that have an rrule are kept on it.
+    """Trace, and return the tape; in `grad` mode it keeps the pullbacks of functions that have an rrule.
 
-    One that is swept `once`, at once, lacks large values that the sweep does not read. An `observer` hears what the
-    function runs. Of a tape that is to be replayed, random generators must have been `found`: what is drawn of others
-    it cannot draw again, and a guard says so. One that never `replays` has no guards. What the program has `done` to
-    its arguments is told: how they are nested, what was built of them, their leaves. A part of the arguments may be a
-    copy that `stands_for` others, by its id: what leads to these leads to the same.
+    once: retention for a tape that is swept once: it drops large values that the sweep does not read. observer: is told
+    which code the function runs. found: the random generators that were found; a guard rejects a replay if the program
+    drew from others. replays: False for a tape without guards. done: called after the run with the structures of the
+    arguments, the objects built from them, and the proxies of their leaves. stands_for: maps the id of an argument's
+    part that is a copy to its originals; references to these are rerouted to the copy as well.
     """
     if not callable(f):
         raise CallError(f"{brief(f)} is no function", user_location(),
@@ -81,7 +81,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 
     def run(witness: Any, tables: bool | str) -> Tape:
         made = Made()
-        # what is made meanwhile is known by its age
+        # objects made while the trace runs are recognised by their age
         with Work("tracing", f, made.count), collector:
             try:
                 tape = _record(f, args, kwargs, ctx, grad, copy, once, witness, found, wanted, replays, tables, done,
@@ -111,7 +111,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
             once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool | str,
             done: Callable[..., None] | None, made: Made, stands_for: dict[int, list[Any]]) -> Tape:
-    """Run the program once; with `tables`, the arrays that it reads by name are traced, a package's too."""
+    """Run the program once; if `tables`, trace the arrays that it reads by name, those of packages as well."""
     register_imported()
     walks: list[Walk] = []
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
@@ -126,7 +126,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     if copy:
         leaves = duplicates(leaves)
         for part in (signature.function, *signature.args, *signature.kwargs.values()):
-            for k in part.kept:  # of a trace around this one: what is written to it at the end must not change it here
+            for k in part.kept:  # of an outer trace: the write-back at the end must not change it here
                 leaves[k] = duplicate(leaves[k]) if isinstance(leaves[k], Traced) else leaves[k]
     tape = Tape(f)
     tape.structure = signature
@@ -190,7 +190,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         if found is not None and (what := found.unrecorded(tape)):
             tracer.guard(tape.ops[0], "recorded", (f"draws from {what} that no stand-in was found for", DRAWN))
     except Exception as err:
-        if isinstance(err.__cause__, TapeError):  # NumPy covers it by an error of its own
+        if isinstance(err.__cause__, TapeError):  # NumPy raises its own error from it
             raise err.__cause__ from None
         if tracer.refusal is not None and not isinstance(err, TapeError):
             raise tracer.refusal from tracer.refusal.__cause__

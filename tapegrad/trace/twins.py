@@ -1,8 +1,8 @@
-"""twins: a tensor or an array that a call is given twice, which the program knows as one object, by `is`.
+"""twins: arrays and tensors that are passed to a call more than once, which the program identifies by `is`.
 
-An array in two arguments is two variables, each with its gradient: `f(x, x)`. A parameter of torch's is one, as on
-torch's own tape. What is seen as two, and compared by `is`, is refused (`identity`): the program would take another
-branch.
+An array in two arguments is two variables, each with its gradient: `f(x, x)`. A torch parameter is one variable, as in
+torch's autograd. Comparing the two proxies of one object by `is` is refused (`identity`): the program would take
+another branch.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tapegrad.tree.signature import Signature
 
 
 def tie(signature: Signature, args: tuple[Any, ...], walks: list[Walk], proxies: list[Any]) -> list[Any]:
-    """Give a parameter that was captured and is an argument's, or that two arguments hold, one proxy: that of the
-    argument by which a gradient is wanted. Return those that were captured, and those of several arguments.
+    """Give a parameter that is captured and also in an argument, or in two arguments, a single proxy: the one of the
+    argument that is differentiated. Return the parameters that are captured or in several arguments.
 
-    Raises ArgumentError where two are wanted: the gradient would be divided between them. An object that is passed
-    twice is two variables, `f(module, module)`.
+    Raises ArgumentError if two such arguments are differentiated: the gradient would be divided between them. An object
+    that is passed twice, `f(module, module)`, is two variables.
     """
     found = defaultdict[int, list[tuple[int, int, str]]](list)
     known: dict[int, Any] = {}
@@ -60,7 +60,7 @@ def is_doubled(leaves: list[Any]) -> bool:
 
 
 def twins(leaves: list[Any], proxies: list[Any]) -> dict[int, Any]:
-    """Return what stands on several proxies, by the ids of these."""
+    """Return the objects that have several proxies, by the ids of these."""
     places = defaultdict[int, dict[int, Any]](dict)
     for x, proxy in zip(leaves, proxies):
         if hasattr(x, "shape"):
@@ -69,7 +69,8 @@ def twins(leaves: list[Any], proxies: list[Any]) -> dict[int, Any]:
 
 
 def check_computed(x: Any, copies: dict[int, Any]) -> None:
-    """Refuse a tensor that was computed outside of a parameter that is an argument: a gradient would flow."""
+    """Refuse a tensor computed, outside the trace, from a parameter that is an argument: torch would differentiate it.
+    """
     for leaf in leaves_of_graph(x):
         if id(leaf) in copies:
             label = getattr(peek(copies[id(leaf)]), "label", "") or "a captured parameter"

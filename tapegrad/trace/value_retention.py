@@ -1,8 +1,7 @@
-"""value_retention: what a trace that is swept once keeps of its large values, and how it computes them.
+"""value_retention: which large values a trace that is swept once keeps, and how it reuses the memory of the others.
 
-`grad` reads its tape once, and gives it up. So a large value that no rule reads (see residuals) is dropped while the
-program still runs, as soon as nobody but the tape holds it. What is dropped gives its memory to the next value of its
-kind.
+`grad` reads its tape once and discards it. A large value that no rule reads (see residuals) is dropped while the
+program still runs, as soon as only the tape holds it; its memory serves the next value of the same shape and dtype.
 """
 
 from __future__ import annotations
@@ -21,22 +20,21 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.rules.residuals import needed
 from tapegrad.tape.tape import Call, Operation, Tape, drop
 
-# bytes of an array, from which on it is looked after: what it takes to do so is then nothing beside its computation
+# bytes from which an array is tracked: its computation takes far longer than the bookkeeping
 LARGE = 1 << 20
 
-# bytes, from which on memory that is freed goes back to the system; of less, it would come and go,
-# which costs more than it saves
+# bytes from which freed memory returns to the system; to allocate and free smaller spare arrays again and again would
+# cost more than it saves
 MAPPED = 1 << 25
-SPARE = 4  # dropped arrays that are kept for what comes next
+SPARE = 4  # dropped arrays that are kept for reuse
 _LIVE, _DEAD = b"\1", b"\0"
 
 
 class Held:
-    """Operations of large values that are to be dropped as soon as nobody but the tape holds them.
+    """Operations with large values, to be dropped as soon as only the tape holds the value.
 
-    Whoever may use a value has a proxy that holds it, and so does a sweep while it needs the value: so a count of
-    references tells. All are looked at again when there are a sixteenth more of them, which takes time linear in their
-    number.
+    Proxies that may use a value hold it, and so does a sweep that needs it, so reference counts decide. They are
+    checked again each time the list has grown by a sixteenth, which takes linear time in all.
     """
 
     __slots__ = ("limit", "ops")
@@ -46,8 +44,8 @@ class Held:
         self.limit = 1
 
     def let_go(self, kept: Container[Operation] = (), last: bool = False) -> list[Operation]:
-        """Return those whose values nobody else holds, and forget them and what is `kept`; the `last`
-        time however few there are.
+        """Return and forget the operations whose values nobody else holds; forget those in `kept` as well. Does nothing
+        before the list has grown enough, except the `last` time.
         """
         if len(self.ops) < self.limit and not last:
             return []
@@ -55,14 +53,14 @@ class Held:
         free: list[Operation] = []
         for op in self.ops:
             if op not in kept:
-                (held if getrefcount(op.val) > 2 else free).append(op)  # what the operation and this call hold
+                (held if getrefcount(op.val) > 2 else free).append(op)  # the operation and this call
         self.ops, self.limit = held, len(held) + len(held) // 16 + 1
         return free
 
 
 class Economy:
-    """The large values of one tape: who reads them, and which may be dropped. It begins with the first of them. Of a
-    tape that nobody `sweeps` no rule reads any.
+    """The large values of one tape, and which rules read them. `begin` starts it at the first such value. `sweeps`:
+    False for a tape that is never swept, whose values no rule reads.
     """
 
     __slots__ = ("active", "begun", "held", "read", "spare", "sweeps", "tape")
@@ -76,7 +74,7 @@ class Economy:
         self.begun, self.sweeps = False, sweeps
 
     def begin(self, tape: Tape) -> None:
-        """Look after the values of a tape, as far as it has been recorded."""
+        """Track the values of a tape, including those already recorded."""
         self.begun = True
         self.tape, self.active = tape, activity(tape)
         self.held, self.read, self.spare = Held(), set(), []
@@ -84,14 +82,14 @@ class Economy:
             self._note(op)
 
     def note(self, op: Operation) -> None:
-        """Take in an operation that was just put on the tape."""
+        """Track an operation that was just put on the tape."""
         live = False
         if type(op) is Call and op.fn.differentiable:
             for x in op.args:
                 if isinstance(x, Operation) and self.active[x.id]:
                     live = True
                     break
-        self.active[op.id:] = _LIVE if live else _DEAD  # the tape may have been cut before it
+        self.active[op.id:] = _LIVE if live else _DEAD  # slice: the tape may have been truncated
         self._note(op)
 
     def _note(self, op: Operation) -> None:
@@ -106,18 +104,17 @@ class Economy:
             self.held.ops.append(op)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return `fn(*args)`, a function of numbers and arrays, in memory that has become free where that fits."""
+        """Return `fn(*args)` for numbers and arrays, computed into freed memory of the right shape if there is any."""
         self.release()
         return in_parts(fn, *args, out=self._take(args))
 
     def make_room(self) -> None:
-        """Free what is not needed, before something is computed that cannot use its memory."""
+        """Free unneeded memory before a computation that cannot reuse it."""
         self.release()
         self._take(())
 
     def _take(self, args: tuple[Any, ...]) -> Any:
-        """Return a dropped array like one of the arguments, None where there is none; keep a
-        few of the others, small ones.
+        """Return a dropped array with the shape and dtype of the first array in `args`, or None; keep a few small ones.
         """
         found = None
         for x in args if self.spare else ():
@@ -129,7 +126,7 @@ class Economy:
         return found
 
     def release(self, last: bool = False) -> None:
-        """Drop what nobody holds and no rule reads."""
+        """Drop values that nobody holds and no rule reads."""
         if self.tape.result is not None:
             self.read.add(self.tape.result)
         for op in self.held.let_go(self.read, last):
@@ -140,11 +137,11 @@ class Economy:
 
 
 def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
-    """Return the number of which a large cotangent of an elementwise op is made all over, as that of a sum is;
-    another cotangent as it is.
+    """Return the scalar behind a large broadcast cotangent of an elementwise op, as the cotangent of a sum is; any
+    other cotangent unchanged.
 
-    Its rule then makes no array of it. Where all is in double precision it is Python's, of which NumPy multiplies an
-    array that nobody else holds in place.
+    The rule then allocates no array for it. If everything is double precision the scalar is Python's, so that NumPy can
+    multiply a temporary array by it in place.
     """
     if (not is_large(dy) or any(dy.strides) or not (dy.ndim and dy.size) or not is_elementwise(op)
         or tracer_of((y, *values)) is not None):
@@ -155,26 +152,27 @@ def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
 
 @cache
 def is_elementwise(op: Op) -> bool:
-    """True for an op that a ufunc means: each number of its value depends on those in its place alone."""
+    """Return whether an op is a ufunc's: each element of its result depends on the elements at the same position only.
+    """
     return any(meaning is op for fn, meaning in FOREIGN.items() if type(fn) is np.ufunc and fn.signature is None
                and fn.nout == 1)
 
 
 def is_large(x: Any) -> bool:
-    """True for a large array."""
+    """Return whether `x` is a large array."""
     return type(x) is np.ndarray and x.nbytes >= LARGE
 
 
 def is_mapped(x: Any) -> bool:
-    """True for an array so large that its memory goes back to the system when it is freed."""
+    """Return whether an array is so large that its memory returns to the system when it is freed."""
     return type(x) is np.ndarray and x.nbytes >= MAPPED
 
 
 def is_apart(x: Any) -> bool:
-    """True for a large array of numbers in memory of its own."""
+    """Return whether `x` is a large numeric array that owns its memory."""
     return is_large(x) and x.base is None and x.dtype != object
 
 
 def makes_apart(op: Operation, val: Any) -> bool:
-    """True for a call of a large value in memory of its own, into which nothing is written."""
+    """Return whether a call's value is large, owns its memory, and is never written to."""
     return is_apart(val) and type(op) is Call and not (op.fn.aliases == 0 or op.fn.memory.blank or op.fn.memory.written)

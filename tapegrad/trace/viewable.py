@@ -1,4 +1,4 @@
-"""viewable: which classes of the program's a traced array may be viewed as."""
+"""viewable: the program's classes that a traced array may be viewed as."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from tapegrad.rules.registry import refused
 
-BESIDES: dict[type, dict[str, Any]] = {}  # of a class of NumPy's own: what its proxies have in place of its methods
+BESIDES: dict[type, dict[str, Any]] = {}  # by NumPy class: members of its proxies that replace the class's methods
 
 
 def own_classes(cls: type) -> list[type]:
-    """Return a class and those that it has of its own besides NumPy's arrays."""
+    """Return a class and its bases that are not bases of np.ndarray."""
     return [base for base in cls.__mro__ if not issubclass(np.ndarray, base)]
 
 
@@ -23,7 +23,7 @@ OF_EVERY_CLASS = frozenset(["__new__", "__dict__", "__weakref__", "__doc__", "__
 
 
 def check_viewable(cls: type) -> None:
-    """Refuse a class whose arrays a proxy cannot stand for."""
+    """Refuse a class whose arrays a proxy cannot represent."""
     own = own_classes(cls)
     names = {name for base in own for name in vars(base)}
     why, cure = "", "the plain array, or attributes set in __new__ and __array_finalize__ of a class of your own"

@@ -1,8 +1,8 @@
-"""viewed: a traced array that the program views as a class of its own, `x.view(cls)`.
+"""viewed: proxies of arrays that the program views as a class of its own, `x.view(cls)`.
 
-Its proxy has the methods, the properties and the attributes of that class; what NumPy makes of such an array (a slice,
-the result of a ufunc) is of the class where NumPy says so, and `__array_finalize__` is called as NumPy calls it.
-`super()` in a method of the class leads to what is recorded.
+Such a proxy has the methods, properties and attributes of that class. Results of NumPy (slices, ufuncs) have the class
+where NumPy's would, and `__array_finalize__` is called as NumPy calls it. `super()` in a method of the class finds the
+recorded methods.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _new = object.__new__
 
 
 class Viewed(Tracked):
-    """A proxy of an array viewed as a class of the program's. `_viewed_as` is that class, and `_shadow` one of it by
-    whose methods `super()` finds those here.
+    """A proxy of an array viewed as a program's class `_viewed_as`; `_shadow` is a subclass of it and Shadow, by which
+    `super()` finds the methods here.
     """
 
     __array_priority__ = 0.0
@@ -61,7 +61,7 @@ class Viewed(Tracked):
         _VIEW.__set__(self, view)
 
     def __array_finalize__(self, obj: Any) -> None:
-        """Do what NumPy's own does: nothing."""
+        """Do nothing, as NumPy's does."""
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return array if type(array) is type(self) else dressed(array, self)
@@ -72,9 +72,9 @@ class Viewed(Tracked):
         ufunc, out = original(ufunc), kwargs.pop("out", ())
         given = [adopted(x, self._tracer) for x in inputs]
         if any(overrides(x, "__array_ufunc__") for x in (*given, *out)):
-            return NotImplemented  # as that of NumPy's arrays does
+            return NotImplemented  # as ndarray's method does
         into = {"out": tuple(map(bare, out))} if any(x is not None for x in out) else {}
-        if method == "outer":  # a call of arrays, of which NumPy reshapes the first
+        if method == "outer":  # a ufunc call, for which NumPy reshapes the first array
             a, b = (x if isinstance(x, np.ndarray) else np.asarray(x) for x in given)
             y = bare(a).reshape(np.shape(a) + (1,) * np.ndim(b))
             return ufunc(dressed(y, a) if is_viewed(a) else y, b, **kwargs, **({"out": out} if out else {}))
@@ -92,7 +92,7 @@ class Viewed(Tracked):
 
     @staticmethod
     def _result(y: Any, out: Any, origin: Any, context: Any) -> Any:
-        """Return one result of a ufunc as the program has it: the array that it was written into, or one of a class."""
+        """Return one result of a ufunc: the `out` array, or an array of the class of `origin`."""
         if out is not None:
             return wrapped(out, y, context) if overrides(out, "__array_wrap__") else out
         return y if origin is None else wrapped(origin, y, context)
@@ -103,21 +103,21 @@ class Viewed(Tracked):
                      lambda *args, **kwargs: apply(self._tracer, func, args, kwargs), args, kwargs)
 
     def _operands(self, ufunc: np.ufunc, inputs: list[Any]) -> list[Any]:
-        """Return what a ufunc of this and others computes with."""
+        """Return the operands that a ufunc of this and others computes with."""
         return list(map(bare, inputs))
 
     def _plain(self) -> Any:
         return bare(self)
 
     def _number(self) -> Any:
-        """Return what `float` makes of it, which the class may say."""
+        """Return the operand of `float(x)`: the class may define its own conversion."""
         return self.__float__() if type(self).__float__ is not Proxy.__float__ else bare(self)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"'{type(self)._viewed_as.__name__}' object has no attribute '{name}'")
 
     def view(self, dtype: Any = None, type: Any = None) -> Any:
-        """Return the same numbers as another class, or as a plain array."""
+        """Return a view as another class or dtype, or as a plain array."""
         y = FOREIGN[np.ndarray.view](bare(self), dtype, type)
         if is_viewed(y):
             return of_class(bare(y), y._viewed_as, self)
@@ -158,13 +158,12 @@ def _calls_super(frame: Any) -> bool:
 
 
 def is_viewed(x: Any) -> bool:
-    """True for a proxy of an array viewed as a class of the program's; `isinstance` would ask what class it shows."""
+    """Return whether `x` is a proxy of a viewed array; `isinstance` would read the class that it shows."""
     return issubclass(type(x), Viewed)
 
 
 def bare(x: Any) -> Any:
-    """Return a viewed array as the plain traced array of the same memory; a tuple or list of them, too; other things as
-    they are.
+    """Return a viewed array as the plain traced array on the same memory, also in tuples and lists; others unchanged.
     """
     if type(x) in (tuple, list):
         return type(x)(map(bare, x))
@@ -174,7 +173,7 @@ def bare(x: Any) -> Any:
 
 
 def _standing(y: Any, x: Any) -> Any:
-    """Return a new proxy of what another stands for."""
+    """Make `y` a proxy of the same value as `x` and return it."""
     for slot in _SLOTS:
         slot.__set__(y, slot.__get__(x))
     view = _VIEW.__get__(x)
@@ -184,19 +183,19 @@ def _standing(y: Any, x: Any) -> Any:
     return y
 
 
-# past the attributes of a class of the program's, which may answer for all names
+# read directly: a program's class may define `__getattr__`
 _SLOTS = [vars(Slotted)[name] for name in ("_op", "_val", "_tracer")]
 _VIEW = vars(Slotted)["_view"]
 
 
 def of_class(x: Any, cls: type, obj: Any) -> Any:
-    """Return a traced array as one of a class, made from `obj` as `__array_finalize__` hears."""
+    """Return a traced array as one of a class, with `obj` passed to `__array_finalize__`."""
     y = viewed_class(cls)
     return _made(x, y, obj)
 
 
 def dressed(x: Any, like: Any) -> Any:
-    """Return what was computed plainly as an array of the class of another, made from that."""
+    """Return a plain result as an array of the class of `like`, with `like` passed to `__array_finalize__`."""
     if not isinstance(x, Traced):
         op = like._tracer.lift(np.asarray(x))
         x = like._tracer.proxy(op, op.val, like._tracer)
@@ -212,9 +211,7 @@ def _made(x: Any, kind: type[Viewed], obj: Any) -> Any:
 
 
 def adopted(x: Any, tracer: Any) -> Any:
-    """Return an array of a class of the program's that is not traced as one that is, with its attributes, in a tuple or
-    list too; other things as they are.
-    """
+    """Return an untraced array of a program's class as a traced one, also in tuples and lists; others unchanged."""
     if type(x) in (tuple, list):
         return type(x)(adopted(part, tracer) for part in x)
     if type(x) in ORDINARY or not is_subclassed(x) or is_viewed(x):
@@ -226,20 +223,18 @@ def adopted(x: Any, tracer: Any) -> Any:
 
 
 def overrides(x: Any, name: str) -> bool:
-    """Return whether the class of a viewed array has a meaning of its own for one of NumPy's protocols."""
+    """Return whether the class of a viewed array overrides one of NumPy's protocols."""
     kind = type(x)
     return issubclass(kind, Viewed) and getattr(kind, name) is not getattr(Viewed, name)
 
 
 def first_of(inputs: Any) -> Any:
-    """Return the one of several arrays whose class that of a result is: of the highest priority, the first; None
-    without any.
-    """
+    """Return the array that determines a result's class: the first with the highest priority, None if there is none."""
     return max((x for x in inputs if is_viewed(x)), key=lambda x: x.__array_priority__, default=None)
 
 
 def wrapped(origin: Any, y: Any, context: Any = None) -> Any:
-    """Return a result as `__array_wrap__` of an array's class makes it."""
+    """Return a result passed through the `__array_wrap__` of an array's class."""
     if not overrides(origin, "__array_wrap__"):
         return dressed(y, origin)
     scalar = not isinstance(behind(y), np.ndarray)
@@ -248,13 +243,13 @@ def wrapped(origin: Any, y: Any, context: Any = None) -> Any:
     return origin.__array_wrap__(*(array, context, scalar)[:takes])
 
 
-# -- what NumPy's own functions make of them
+# -- results of NumPy's own functions
 
 
 def typed(fn: Callable[..., Any], plainly: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a function of NumPy's gives: the numbers of `plainly`, of plain arrays, in the classes of `fn`.
+    """Return a NumPy function's result: values from `plainly` on plain arrays, classes as `fn` gives them.
 
-    Raises UnknownFunction where it asks the class for what that means otherwise than NumPy's arrays.
+    Raises UnknownFunction if `fn` calls a method that the class overrides and whose effect is unknown.
     """
     into = kwargs.get("out")
     if any(isinstance(x, FunctionType) for x in (*args, *kwargs.values())):
@@ -284,7 +279,7 @@ def _in_classes(y: Any, found: Any) -> Any:
 
 
 def _by_class(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
-    """Call a function of NumPy's that asks the class: its Python code, which does so."""
+    """Call the Python code of a NumPy function that uses methods which the class overrides; refuse one written in C."""
     name = getattr(fn, "__name__", "")
     written = (getattr(_methods, {"max": "_amax", "min": "_amin"}.get(name, f"_{name}"), None)
                if getattr(np.ndarray, name, None) is fn else fn)
@@ -310,9 +305,7 @@ _NESTS = frozenset([tuple, list, dict])
 
 def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[Any, ...],
             kwargs: dict[str, Any]) -> Any:
-    """Call a function of NumPy's where viewed arrays may be among the arguments, or in a list; NotImplemented where
-    none is.
-    """
+    """Call a NumPy function if viewed arrays are among the arguments, or in nests there; else return NotImplemented."""
     among = _viewed_among((args, kwargs))
     if not among:
         return NotImplemented
@@ -323,10 +316,10 @@ def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[A
     return typed(getattr(func, "_implementation", func), plainly, args, kwargs)
 
 
-# -- the class of the proxies of a class
+# -- the proxy class of a program's class
 
 
-AS_THEY_ARE: set[Any] = set()  # functions whose meaning is of arrays of a class
+AS_THEY_ARE: set[Any] = set()  # functions that are implemented for arrays of a class
 
 
 @functools.lru_cache(maxsize=512)
@@ -338,7 +331,7 @@ def _kind(cls: type, _content: tuple[int, ...]) -> type[Viewed]:
     made: Any = type(cls.__name__, (viewed_class(parent) if single else Viewed,),
                      {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
     made._viewed_as, made._shadow = cls, shadow
-    # which stay alive: this is known by their ids
+    # keeps them alive: the cache key holds their ids
     made._parts = [part for base in own_classes(cls) for part in vars(base).values()]
     for base in reversed(own_classes(cls)):
         for name, part in vars(base).items():
@@ -353,8 +346,8 @@ def _kind(cls: type, _content: tuple[int, ...]) -> type[Viewed]:
 
 
 def _reflected(self: Any, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any], frame: Any) -> Any:
-    """Return what a reflected operator of a class's own gives: of `array * x`, where x is of a subclass, Python asks x
-    first. NotImplemented where `frame` is at no such operator.
+    """Return the result of the class's own reflected operator: for `array * x` with x of a subclass, Python calls x
+    first. NotImplemented if `frame` is not at an operator.
     """
     name = _REFLECTED.get(ufunc)
     if (name is None or method != "__call__" or kwargs or type(inputs[0]) is not np.ndarray
@@ -369,8 +362,8 @@ _OPERATORS = frozenset(name for name in dis.opmap if name == "COMPARE_OP"
 
 
 def _named_there(method: Any) -> Callable[..., Any]:
-    """Return a method that is given a function as its module names it: the program may ask `func is np.sum`, of what
-    stands in for that in a trace.
+    """Return a method that receives the function as its module names it: the program may test `func is np.sum`, where
+    np.sum is a stand-in during a trace.
     """
     def named(self: Any, fn: Any, how: Any, *args: Any, **kwargs: Any) -> Any:
         if type(how) is str and (y := _reflected(self, fn, how, args, kwargs, _getframe(1))) is not NotImplemented:
@@ -388,7 +381,7 @@ def viewed_class(cls: type) -> type[Viewed]:
 
 @functools.cache
 def own_names(kind: type[Viewed]) -> frozenset[str]:
-    """Return which names of NumPy's arrays a class gives another meaning, of those that NumPy's functions ask for."""
+    """Return the ndarray attributes that a class overrides, among those that NumPy's functions look up."""
     names = {(base, name) for base in own_classes(kind._viewed_as) for name in vars(base) if hasattr(np.ndarray, name)}
     return frozenset(name for base, name in names if name not in _UNASKED
                      and not (base in BESIDES and name in ("dtype", "shape")))
@@ -398,7 +391,7 @@ _UNASKED = OF_EVERY_CLASS | {"__array_finalize__", "__array_priority__", "__repr
                              "__hash__", "__dir__", "__sizeof__"}
 
 
-# -- the attributes and methods of NumPy's arrays, and Python's operators
+# -- ndarray's attributes and methods, and Python's operators
 
 
 def _member(name: str) -> property:
@@ -476,7 +469,7 @@ _REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()}, np.le
 
 
 class Shadow(np.ndarray):
-    """What stands between a class of the program's and NumPy's arrays for `super()`: it has no instances."""
+    """The class between a program's class and np.ndarray in the MRO that `super()` searches; it has no instances."""
 
 
 _NOT_SHADOWED = frozenset(["__new__", "__class__", "__init__", "__init_subclass__", "__getattr__", "__hash__",
@@ -490,7 +483,7 @@ for _base in reversed(Viewed.__mro__[:-1]):
 
 
 def by_class(tracer: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Leave a ufunc to the class of an argument: NumPy asks that next, once it is traced."""
+    """Leave a ufunc to the class of an argument: NumPy calls that class once the argument is traced."""
     given = tuple(adopted(x, tracer) for x in inputs)
     if all(x is y for x, y in zip(given, inputs)):
         return NotImplemented

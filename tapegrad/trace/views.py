@@ -1,14 +1,14 @@
-"""In-place writes and views, made functional.
+"""views: in-place writes and views, made functional.
 
-Arrays and tensors share memory; operations of a tape do not. A `Storage` stands for one piece of memory: the operation
-that holds its present content, and a real buffer. A proxy of it, or of a view of it, knows the path from the storage to
-itself, and fetches its operation again when the storage has been written to since. On the tape a write is `setitem(x,
-value, *index)`, and a read of a view's part `getitem(x, *index, through=path)`: neither touches more of the storage
-than that part.
+Arrays and tensors share memory; operations of a tape do not. A `Storage` represents one piece of memory: the operation
+that holds its current content, and a real buffer. A proxy of it, or of a view of it, holds the path from the storage to
+itself, and computes its operation again after a write to the storage. On the tape a write is `setitem(x, value,
+*index)`, and a read of a view's part `getitem(x, *index, through=path)`: neither touches more of the storage than that
+part.
 
-The real buffer is written in place as soon as it belongs to the trace alone (it was made by a constructor or copied at
-the first write) and nobody may still need its former content: a loop that fills an array costs O(n). Recording a use of
-the content marks it as shared, and the next write copies it first.
+The real buffer is written in place if the trace owns it (a constructor made it, or the first write copied it) and no
+recorded call may need its earlier content: a loop that fills an array costs O(n). A recorded use of the content marks
+it as shared, and the next write copies it first.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from tapegrad.trace.value_retention import is_large
 
 
 class Storage:
-    """One piece of memory: its present operation and buffer."""
+    """One piece of memory: its current operation and buffer."""
 
     __slots__ = ("__weakref__", "family", "handed", "held", "layout", "locked", "lost", "op", "owned", "reshaped",
                  "shared", "val", "version")
 
     def __init__(self, op: Operation, val: Any, owned: bool = False) -> None:
         self.op, self.val = op, val
-        self.layout = val  # lies in memory as NumPy's own array does: the buffer that replaces it may be more compact
-        self.reshaped = False  # whether something shares the memory was decided by its layout
+        self.layout = val  # has the layout of NumPy's own array; the buffer that replaces it may be more compact
+        self.reshaped = False  # whether something was found to be a view depended on its layout
         self.owned = owned  # the buffer belongs to this storage alone
         self.shared = not owned  # a recorded call may need the content
         self.version = 0
-        # those that lead to views which NumPy lets a program write to, and a path does not
+        # steps to views that NumPy returns writable (a diagonal, a broadcast) and that are not written through
         self.locked: tuple[Step, ...] = ()
-        self.held = ""  # why it may not be written to: others than the trace hold it
-        self.handed: list[weakref.ref[Any]] = []  # plain copies of it that others than the trace may hold
-        self.lost = ""  # why the content is not known any more
-        # it and those that share the memory on a way that no path describes
+        self.held = ""  # why writes are refused: code outside the trace holds the memory
+        self.handed: list[weakref.ref[Any]] = []  # weak references to plain copies handed to untraced code
+        self.lost = ""  # why the content is no longer known
+        # the storages that share this memory in a way that no path describes, including this one
         self.family: weakref.WeakSet[Storage] | None = None
 
     def writable(self) -> Any:
-        """Return a buffer that may be written to, a copy of the content where that is needed elsewhere."""
+        """Return a buffer that may be written to; copies the content if it is needed elsewhere."""
         if self.shared or not self.owned:
             if isinstance(plain(self.val), np.generic):
                 raise TypeError(f"'numpy.{type(plain(self.val)).__name__}' object does not support item assignment")
@@ -64,9 +64,7 @@ class Storage:
         return self.val
 
     def check_writable(self) -> None:
-        """Raise as NumPy does where the array may only be read; MutationError where its content is not known any
-        more.
-        """
+        """Raise NumPy's error for a read-only array; MutationError if its content is no longer known."""
         if self.lost:
             raise MutationError(self.lost, user_location(), CLONE)
         if self.held:
@@ -76,9 +74,7 @@ class Storage:
             raise ValueError("assignment destination is read-only")
 
     def check_handed(self) -> None:
-        """Raise MutationError where somebody holds a plain copy of the content, which would go on without what is
-        written now.
-        """
+        """Raise MutationError if untraced code holds a plain copy of the content, which would miss this write."""
         self.handed = [copy for copy in self.handed if copy() is not None]
         if self.handed:
             raise MutationError("an array is written to, and a plain copy of its numbers, which a function asked for, "
@@ -86,16 +82,14 @@ class Storage:
                                 "y = x.copy() of one of the two, before the write")
 
     def relate(self, other: Storage) -> None:
-        """Note that another storage shares the memory on a way that no path describes: once one is written to, the
-        other cannot be used.
-        """
+        """Note that another storage shares the memory as no path describes: a write to one invalidates the other."""
         family = self.family or weakref.WeakSet([self])
         family.update(other.family or [other])
         for storage in family:
             storage.family = family
 
     def lose_family(self) -> None:
-        """Give up those that share the memory: this one was written to."""
+        """Invalidate the other storages that share the memory, because this one was written to."""
         for storage in self.family or ():
             if storage is not self:
                 storage.lose("two tensors or arrays share memory on a way that no tape describes, one was written to, "
@@ -103,7 +97,7 @@ class Storage:
         self.family = None
 
     def lose(self, why: str) -> None:
-        """Give the content up: whoever uses it is told why."""
+        """Invalidate the content: later uses raise with the reason `why`."""
         self.lost = why
         self.version += 1
 
@@ -113,8 +107,8 @@ CLONE = "a copy of one of the two, x.copy() or x.clone() of a tensor, before eit
 
 
 class View:
-    """Where a proxy stands: on which storage, by which path, and as of which version its operation and its value are;
-    -1 is before the first.
+    """The position of a proxy: its storage, its path, and the storage versions of its operation (`version`) and of its
+    value (`seen`); -1 precedes the first version.
     """
 
     __slots__ = ("path", "seen", "storage", "version")
@@ -126,7 +120,7 @@ class View:
 
 
 def _kept(name: str) -> tuple[Any, Any]:
-    """Return how to read and to set what a proxy keeps under a name, behind the property by which others see it."""
+    """Return getter and setter of a proxy's own slot, bypassing the property of the same name."""
     slot = vars(Slotted)[name]
 
     def get(x: Traced) -> Any:
@@ -146,18 +140,18 @@ _get_val, set_val = _kept("_val")
 
 
 def known(x: Traced) -> Operation:
-    """Return an operation of a proxy's shape and dtype, which no write changes; its content may be a former one."""
+    """Return an operation with a proxy's shape and dtype, which no write changes; its content may be out of date."""
     return _get_op(x) or peek(x)
 
 
 def label(x: Traced) -> str:
-    """Return what text calls a proxy: its variable's name, unless it is a view that nothing has used."""
+    """Return a proxy's name in messages: its variable's, or "view" for a view that was never used."""
     op = _get_op(x)
     return "view" if op is None else op.name
 
 
 def peek(x: Traced) -> Operation:
-    """Return a proxy's operation for a call that needs but its value's shape: the content stays unshared."""
+    """Return a proxy's operation for a call that needs only the shape of its value: the content stays unshared."""
     view = x._view
     if view is None:
         return x._op  # type: ignore[no-any-return]
@@ -167,31 +161,31 @@ def peek(x: Traced) -> Operation:
 
 
 def use(x: Traced) -> Operation:
-    """Return a proxy's operation for a call whose rule may need its value."""
+    """Return a proxy's operation for a call whose rule may need the value."""
     fetch(x)
     op, storage = _get_op(x), x._view.storage
     if not x._view.path:
         storage.shared = True
     elif storage.owned and not storage.shared and _shares(op.val, storage.val):
-        op.val = duplicate(op.val)  # the buffer will change under it
+        op.val = duplicate(op.val)  # the buffer is about to be overwritten
     return op  # type: ignore[no-any-return]
 
 
 def op_of(x: Traced) -> Operation:
-    """Return what `use` does: nothing where nothing was written since, and the content is shared already."""
+    """Return `use(x)`; fast if nothing was written since and the content is already shared."""
     view = x._view
     storage = view.storage
     return _slot_op(x) if view.version == storage.version and storage.shared else use(x)  # type: ignore[no-any-return]
 
 
 def val_of(x: Traced) -> Any:
-    """Return what `read` does, of a proxy that is no tensor."""
+    """Return `read(x)` for a proxy that is no tensor."""
     view = x._view
     return _slot_val(x) if view.seen == view.storage.version else read(x)
 
 
 def read(x: Traced) -> Any:
-    """Return a proxy's present value; what is kept of it must be copied, or `use`d."""
+    """Return a proxy's current value; a caller that keeps it must copy it or call `use`."""
     view = x._view
     storage = view.storage
     if storage.lost:
@@ -203,7 +197,7 @@ def read(x: Traced) -> Any:
 
 
 def fetch(x: Traced) -> None:
-    """Bring a proxy's operation up to date with its storage."""
+    """Update a proxy's operation to the current version of its storage."""
     read(x)
     view = x._view
     storage, tracer = view.storage, x._tracer
@@ -220,14 +214,14 @@ def fetch(x: Traced) -> None:
 
 
 def _last_read(path: Path) -> int:
-    """Return the position of the step by which a path is best recorded: a read of a part, by what leads to it, has a
-    sparse cotangent.
+    """Return the position of the last step that reads a part directly: recorded with the steps before it as `through`,
+    it has a sparse cotangent.
     """
     return next((i for i in range(len(path) - 1, 0, -1) if path[i].op is getitem and is_direct(path[:i])), 0)
 
 
 def is_direct(path: Path) -> bool:
-    """Return whether a path leads to each place of the storage at most once, and a gradient back on the same way."""
+    """Return whether a path maps to each storage element at most once, so that a gradient can go back through it."""
     return all(step.op in _DIRECT for step in path)
 
 
@@ -238,17 +232,17 @@ _new = object.__new__
 
 
 def place(x: Traced) -> View:
-    """Return a proxy's place, on a storage of its own where it had none."""
+    """Return a proxy's View, on a new storage if it had none."""
     if x._view is None:
         x._stand(View(Storage(x._op, x._val)))
     return x._view  # type: ignore[no-any-return]
 
 
 def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a `view` op gives of an array that the trace writes in place, or None where its whole content is
-    needed.
+    """Return the result of a `view` op on an array that the trace writes in place, or None if it needs the whole
+    content.
 
-    A view is not recorded before it is used otherwise than by an index; what is read, is read through the path.
+    A view is recorded only when something other than an index uses it; a read of a part is recorded through the path.
     """
     view, tracer = x._view, x._tracer
     storage = view.storage
@@ -269,15 +263,13 @@ def part(x: Traced, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def cut(base: Traced, op: Op, args: tuple[Any, ...], y: Any, kwargs: dict[str, Any] = NO_KWARGS) -> View | None:
-    """Return the place of a view of an array's memory that was made with plain arguments; None where `Tracer.record`
-    must see to it.
-    """
+    """Return the View of a result that NumPy made with plain arguments; None if `Tracer.record` must handle it."""
     tracer, view = base._tracer, base._view
     if (type(y) is not np.ndarray or y.size == 0 or tracer.custom or not isinstance(base, Slotted)
         or (view is not None and view.storage.owned)):
         return None
     if type(base._val) is not np.ndarray:
-        return None  # one of NumPy's scalars, of which an index makes a new array
+        return None  # indexing a NumPy scalar makes a new array
     if tracer.once is not None and is_large(y):
         tracer.meet(y)
         return None
@@ -290,7 +282,7 @@ def alias(x: Traced, base: Traced) -> None:
     op, val, tracer = _get_op(x), _get_val(x), x._tracer
     of = read(base) if base._view is not None else base._val
     if getattr(val, "size", 1) == 0 or getattr(of, "size", 1) == 0:
-        tracer.guard(peek(base), "shape", shape_of(of))  # of nothing, nobody can say whether it is shared
+        tracer.guard(peek(base), "shape", shape_of(of))  # empty arrays do not show whether they share memory
     through = op.kwargs.get("through", ())
     options = {key: value for key, value in op.kwargs.items() if key != "through"}
     step = Step(op.fn, tuple(map(value_of, op.args[1:])), options)
@@ -299,7 +291,7 @@ def alias(x: Traced, base: Traced) -> None:
         view = place(base)
         x._stand(View(view.storage, (*view.path, *through, step)))
     elif base._view is not None and op.fn is reshape:
-        if _shares(op.val, of):  # of a buffer more compact than NumPy's
+        if _shares(op.val, of):  # the buffer is more compact than NumPy's
             op.val = duplicate(op.val)
             set_val(x, op.val)
         x._stand(View(Storage(op, op.val)))
@@ -309,8 +301,7 @@ def alias(x: Traced, base: Traced) -> None:
 
 
 def _turned(x: Any, base: Traced, step: Step) -> Any:
-    """Return what a step gave; of a tensor that it read backwards, which is a copy where NumPy's is a view, with a note
-    that it shares memory.
+    """Return the result of a step; note that it shares memory if it reversed a tensor, a view in NumPy but a copy here.
     """
     if is_tensor(plain(base._val)) and is_turned(step.args):
         place(x).storage.relate(place(base).storage)
@@ -318,8 +309,8 @@ def _turned(x: Any, base: Traced, step: Step) -> Any:
 
 
 def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
-    """Guard the traced integers that a view was made with, of outer traces too, and return the step with plain ones: a
-    path is static.
+    """Guard the traced integers in a view's index, in all traces, and return the step with plain ones: paths are
+    static.
     """
     traced = [arg for arg in args if isinstance(arg, Operation)]
     for arg in traced:
@@ -330,8 +321,8 @@ def _static(tracer: Any, args: tuple[Any, ...], step: Step) -> Step:
 
 
 def _is_view(val: Any, of: Any, base: Traced, step: Step) -> bool:
-    """Return whether what a step from `base`, whose value is `of`, gave shares its memory; of a reshape NumPy and torch
-    decide that by their own layout.
+    """Return whether the result of a step from `base`, with value `of`, shares its memory. For a reshape, NumPy and
+    torch decide that by the layout that the array has in the program.
     """
     if (step.op is not reshape or not (type(of) is np.ndarray or is_tensor(plain(of)))
         or (type(of) is np.ndarray and of.ndim < 2)):
@@ -342,14 +333,12 @@ def _is_view(val: Any, of: Any, base: Traced, step: Step) -> bool:
 
 
 def laid(x: Traced) -> Any:
-    """Return a tensor of a proxy's shape and strides in the program: the buffer in use may be more compact."""
+    """Return an array or tensor with the proxy's shape and strides in the program; its buffer may be more compact."""
     return plain(x._val) if x._view is None else follow(plain(x._view.storage.layout), x._view.path)
 
 
 def check_apart(x: Any, *values: Any) -> None:
-    """Refuse to write to an array from parts of its own memory, for functions of NumPy's that read there what they have
-    just written.
-    """
+    """Refuse a write to an array from its own memory, for NumPy functions that read what they have just written."""
     mine = laid(x)
     for value in values:
         other = laid(value) if isinstance(value, Traced) else None
@@ -368,7 +357,7 @@ def are_same(x: Any, y: Any) -> bool:
 
 
 def lies(x: Any, order: str | None) -> bool:
-    """Return whether an array is in the wanted order already: its own, and not that of a more compact copy of it."""
+    """Return whether an array has the wanted memory order in the program; its buffer may be more compact."""
     found = plain(x)
     if order not in ("C", "F") or not isinstance(found, np.ndarray):
         return True
@@ -378,7 +367,7 @@ def lies(x: Any, order: str | None) -> bool:
 
 
 def arranged(x: Any, order: str | None, copied: bool = False) -> Any:
-    """Return an array in the wanted order: itself where it is (its layout is guarded unless it is new), or a copy."""
+    """Return an array in the wanted order: itself (with a guard on its layout unless it is `copied`), or a copy."""
     y = x if lies(x, order) else copy(x, order=order)
     if not copied and order in ("C", "F") and isinstance(x, Traced) and isinstance(plain(x), np.ndarray):
         place(x).storage.reshaped = True
@@ -395,9 +384,7 @@ def _shares(a: Any, b: Any) -> bool:
 
 
 def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
-    """Refuse copy.deepcopy of two arguments that are one array, or one object: Python makes one copy of it, and a tape
-    one of each.
-    """
+    """Refuse copy.deepcopy of two arguments that are one array or object: Python makes one copy, a tape would make two."""
     identity.check_copied_once(memo)
     if not isinstance(plain(x._val), np.ndarray):
         return
@@ -411,7 +398,7 @@ def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
 
 
 def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments of a call that is made again to see if it raises: with new arrays to write into."""
+    """Return keyword arguments for repeating a call to see whether it raises: with new arrays for `out`."""
     def new(x: Any) -> Any:
         if isinstance(x, tuple):
             return tuple(map(new, x))
@@ -420,8 +407,8 @@ def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def hand_out(x: Traced) -> Any:
-    """Return the plain value of a constant, an array as a copy that can only be read: a write to it would not be seen.
-    While it is held, the array cannot be written to either.
+    """Return the plain value of a constant, an array as a read-only copy: a write to it would be lost. While the copy
+    is alive, writes to the array are refused as well.
     """
     value = plain(x)
     if isinstance(value, np.ndarray):
@@ -433,7 +420,7 @@ def hand_out(x: Traced) -> Any:
 
 
 def lock(x: Any) -> Any:
-    """Refuse writes by way of a view that NumPy's own function returns writable; return it."""
+    """Refuse writes through a view that NumPy returns writable (a diagonal, a broadcast) from now on; return it."""
     if isinstance(x, Traced) and x._view is None:  # of a number
         place(x).storage.held = SEVERAL
     elif isinstance(x, Traced) and x._view is not None and x._view.path:
@@ -442,9 +429,7 @@ def lock(x: Any) -> Any:
 
 
 def lose_overlaps(x: Input, tracer: Any) -> None:
-    """Give up the arguments that share memory with one that is written to: on the tape they are apart, and using them
-    raises.
-    """
+    """Invalidate the arguments that share memory with an input that is written to: on the tape they are separate."""
     if is_memory(plain(x.val)):
         tracer.written.append((plain(x.val), x.label))
         tracer.guard_apart()

@@ -1,4 +1,4 @@
-"""wrapped_functions: functions that numba compiles: of traced values, the Python function inside is called."""
+"""wrapped_functions: replaces numba's compiled functions by their Python functions when an argument is traced."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from tapegrad.tree.copies import running
 
 
 def is_compiled(kind: type) -> bool:
-    """True for the class of a function, or of a ufunc, that numba compiles when it is called."""
+    """Return whether a class is that of numba's compiled functions or ufuncs."""
     return kind.__name__ in ("CPUDispatcher", "DUFunc") and kind.__module__.startswith("numba.")
 
 
 def given_function(fn: Any) -> Any:
-    """Return the Python function that numba was given."""
+    """Return the Python function that numba compiles."""
     return getattr(fn, "_dispatcher", fn).py_func
 
 
 def uncompiled(fn: Any) -> StandIn:
-    """Return what stands in for such a function: of traced values it is the Python function that numba was given, of a
-    ufunc for each number.
+    """Return a stand-in that calls the Python function if an argument is traced, for each element in case of a ufunc.
     """
     each = type(fn).__name__ == "DUFunc"
 

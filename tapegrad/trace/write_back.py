@@ -1,9 +1,8 @@
-"""write_back: what a program has written to the copies that its trace made, done to the originals once the call has
-ended well.
+"""write_back: repeats on the originals what a program wrote to the trace's copies, once the call has succeeded.
 
-Places are lists' and dicts' items, attributes, captured variables, what is in a set, a module's buffers. What was
-written there is put there in the original, with plain values in place of traced ones. A place that held a number on
-which the result depends, by which it is differentiated, keeps it: an EffectWarning says so. Arrays are never written.
+Writes go to items of lists and dicts, attributes, captured variables, sets and modules' buffers, with plain values in
+place of traced ones. A place that held a number by which the call is differentiated, and on which the result depends,
+keeps it, and an EffectWarning is given. Arrays among the arguments are never written.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from tapegrad.tree.sparse import is_sparse
 
 CLASS = "__class__"
 RETURN = "return it beside the value, has_aux=True"
-LOADS = "LOAD_"  # how Python's instructions begin that name what is written to
-# what a traced tensor holds itself, and that one is a parameter
+LOADS = "LOAD_"  # prefix of the instructions that name a container which is written to
+# attributes of a traced tensor itself, and the mark of parameters
 _OWN = frozenset(["_op", "_val", "_tracer", "_view", "_held", "_made", "_is_param"])
 Table = tuple[Any, Any, dict[Any, Any], Any]
 
-_told: set[tuple[str, int, str]] = set()  # programs, and what of theirs a warning has said is lost
+_told: set[tuple[str, int, str]] = set()  # (file, line, place) of lost writes that were warned about
 
 
 class Copies:
-    """The copies that a trace has made, and what was in each when the program began."""
+    """A trace's copies, with the contents of each when the program began."""
 
     __slots__ = ("cells", "groups", "holders", "labels", "originals", "slots", "tables")
 
     def __init__(self, pairs: Sequence[tuple[Any, Any]], labels: dict[int, str]) -> None:
         self.labels, self.originals = labels, {id(new): x for new, x in pairs}
-        # a copy's dict of items or attributes, the original's, what was in it, and whose it is
+        # (dict of a copy, dict of the original, contents at the start, owner)
         self.tables: list[Table] = []
-        self.holders: dict[int, Any] = {}  # id of a dict of attributes -> the copy that has them
+        self.holders: dict[int, Any] = {}  # id of an attribute dict -> the copy that owns it
         self.groups: list[tuple[Any, Any, list[Any]]] = []  # lists, deques, sets
         self.cells: list[tuple[CellType, CellType, list[Any]]] = []
         self.slots: list[tuple[Any, Any, dict[str, Any]]] = []
@@ -69,9 +68,9 @@ class Copies:
                 self.groups.append((new, x, new.copy()))
             elif kind is dict:
                 self.tables.append((new, x, new.copy(), x))
-            elif hasattr(kind, "_viewed_as"):  # of an array of a class, the attributes
+            elif hasattr(kind, "_viewed_as"):  # an array of a class: its attributes
                 self._table(own_dict(new), own_dict(x), x)
-            elif not (isinstance(new, Traced) or is_sparse(x)):  # SciPy's caches are its own
+            elif not (isinstance(new, Traced) or is_sparse(x)):  # the caches in SciPy's matrices are SciPy's own
                 self._note(new, x)
 
     def _note(self, new: Any, x: Any) -> None:
@@ -97,12 +96,10 @@ class Copies:
         self.tables.append((new, x, dict(base_of(new).items(new)), owner))
 
     def effects(self, tape: Tape, tracer: Any, given: Sequence[Any], grad: bool) -> Pending | None:
-        """Return what the program has written, None where that is nothing; `grad` tells that the call is
-        differentiated.
-        """
+        """Return the program's pending writes, None if there are none; `grad`: the call is differentiated."""
         for number, (new, x, then, owner) in enumerate(self.tables):
             copied = self.holders.get(id(new))
-            if copied is not None and (now := own_dict(copied)) is not new:  # a program may exchange them
+            if copied is not None and (now := own_dict(copied)) is not new:  # the program may exchange them
                 self.tables[number] = now, x, then, owner
         tables = [part for part in self.tables if not _is_same(part[0], part[2])]
         groups = [part for part in self.groups
@@ -134,7 +131,7 @@ class Copies:
 
 
 def attributes_of_tensors(tracer: Any, given: Sequence[Any]) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield what the program has set on traced tensors that are inputs, and the tensor of each."""
+    """Yield the attributes that the program set on each traced tensor among the inputs, with the tensor."""
     for proxy, x in zip(tracer.inputs, given):
         if type(x) not in ORDINARY and is_tensor(x) and (names := vars(proxy).keys() - _OWN):
             yield {name: vars(proxy)[name] for name in vars(proxy) if name in names}, x
@@ -149,7 +146,7 @@ def _content(cell: CellType) -> list[Any]:
 
 
 def _filled(x: Any) -> dict[str, Any]:
-    """Return the values of an object's slots, and its class, which a program may assign as well."""
+    """Return the values of an object's slots and its class, which a program may assign as well."""
     return {CLASS: class_of(x), **slot_values(x)}
 
 
@@ -158,9 +155,9 @@ def _is_same(now: dict[Any, Any], then: dict[Any, Any]) -> bool:
 
 
 class Pending:
-    """What a call writes once it has ended well: it holds plain values. What is lost, it tells.
+    """The writes, with plain values, to be done once a call has succeeded, and the writes that are lost.
 
-    For each write `stored` says how a replay would do it; None where it cannot.
+    `stored` says for each write how a replay would do it, None if no replay can.
     """
 
     __slots__ = ("lost", "memory", "stored", "tape", "writes")
@@ -168,10 +165,10 @@ class Pending:
     def __init__(self, writes: list[tuple[Callable[[], Any], Place]], lost: list[Place], tape: Tape) -> None:
         self.writes, self.lost, self.tape = writes, lost, tape
         self.stored: list[Stored | None] = [None] * len(writes)
-        self.memory: dict[int, tuple[Any, Any]] = {}  # of arrays that are written: the storage, and the original
+        self.memory: dict[int, tuple[Any, Any]] = {}  # by id of the storage of a written array: (storage, original)
 
     def settle(self) -> None:
-        """Warn of what is lost, and do what is not."""
+        """Warn of the lost writes and do the others."""
         code = code_of_program(self.tape.ops[0].val)
         program = ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
         for place in self.lost:
@@ -185,30 +182,28 @@ class Pending:
             write()
 
     def set_apart(self, x: Any) -> None:
-        """Give what the tape computed in the memory of an array that is now written to memory of its own."""
+        """Copy the tape's values that lie in the memory of an array about to be written."""
         for op in self.tape.ops:
             if has_value(op) and overlap(op.val, x):
                 op.val = duplicate(op.val)
 
     def lose(self, why: str) -> Pending:
-        """Return the same as lost, and why."""
+        """Return the same writes as lost ones, with the reason."""
         lost = [place._replace(what=f"what {place.what} is lost: {why}") for _, place in self.writes]
         return Pending([], [*self.lost, *lost], self.tape)
 
     def told(self) -> tuple[str, Location | None]:
-        """Return what is written first, and where."""
+        """Return a description of the first write and its location."""
         _, place = self.writes[0]
         return place.what, self.line(place)
 
     def line(self, place: Place) -> Location | None:
-        """Return the line that writes to an attribute or a variable; or that of the value; or one that names the
-        container.
-        """
+        """Return the line that assigns the attribute or variable, or of the value, or one that names the container."""
         where = next((op.where for op in place.ops if op.where is not None), None)
         return where if place.step == LOADS and where is not None else self.named(place) or where
 
     def named(self, place: Place) -> Location | None:
-        """Return the first line with an instruction of the place's on its name."""
+        """Return the first line with the place's instruction on its name."""
         codes = [op.code.code if isinstance(op.code, Activation) else op.code for op in self.tape.ops[1:]]
         codes = [code_of_program(self.tape.ops[0].val), *codes]
         for code in dict.fromkeys(code for code in codes if type(code) is CodeType) if place.name else ():
@@ -219,8 +214,8 @@ class Pending:
 
 
 class Place(NamedTuple):
-    """Where something is written: in words, the name that is assigned and Python's instruction for it, and the
-    operations of the values; the thing that is written to, and what to do where the write is lost.
+    """A place that is written: its description, the assigned name and the instruction that assigns it, the operations
+    of the values, the owner, and what to do if the write is lost.
     """
 
     what: str
@@ -232,7 +227,7 @@ class Place(NamedTuple):
 
 
 class _Written:
-    """What a program has written to its copies."""
+    """Collects what a program wrote to its copies."""
 
     def __init__(self, copies: Copies, tape: Tape, tracer: Any, given: Sequence[Any], wrt: Collection[int]) -> None:
         self.copies, self.tape, self.tracer, self.given = copies, tape, tracer, given
@@ -249,17 +244,17 @@ class _Written:
     # -- what was written where
 
     def arrays(self) -> None:
-        """Take what was written into arrays: those that an object or a function keeps get it, arguments never."""
+        """Collect writes into arrays: arrays kept by objects or functions are written back, arguments never."""
         if not self.tracer.written:
             return
         parts = (*self.tape.structure.parts, *self.tape.structure.kwargs.values())
         kept = {k for part in parts for k in part.kept}
         for k, x in enumerate(self.tracer.inputs):
             if x._view is not None and x._view.storage.lost:
-                continue  # it lies in the memory of another, which was written to
+                continue  # it shares the memory of another array, which was written to
             first, final = self.tape.ops[k + 1], peek(x)
             if not is_memory(plain(self.given[k])) or 0 in final.val.shape or _numbers_in(final) is first:
-                continue  # nothing is written into what holds no numbers
+                continue  # an array without numbers holds nothing to write
             label = first.label or "an array"  # type: ignore[attr-defined]
             if k in kept and self.is_differentiated(x, set()):
                 cure = "ask for the gradient by arguments alone, argnums=0" if final in self.result else RETURN
@@ -268,7 +263,7 @@ class _Written:
             elif k in kept:
                 place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
                 self.writes.append((RefillWrite(self.given[k], final.val), place))
-                storage = x._view.storage  # what else sees this memory sees the original's
+                storage = x._view.storage  # other views of this memory get the original's
                 self.plain.memory[id(storage)] = storage, self.given[k]
                 self.form.inputs[id(storage)] = k
                 self.stored.append(Stored(k, None, {...: Result(final, final.val)}))
@@ -277,7 +272,7 @@ class _Written:
                                        "to", ops=[final]))
 
     def table(self, new: Any, x: Any, then: dict[Any, Any], owner: Any) -> None:
-        """Take what was written to a dict, or to the dict of an object's attributes."""
+        """Collect the writes to a dict, or to the dict of an object's attributes."""
         found = self.by_originals(base_of(new).items(new))
         there = {key: original(value) for key, value in base_of(x).items(x)}
         then = self.by_originals(then.items())
@@ -299,12 +294,12 @@ class _Written:
             self.put(TableWrite(x, now, whole), owner, new_keys[0] if new_keys else "", stored)
 
     def by_originals(self, items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-        """Return a dict that has for keys which are copies what these were made of."""
+        """Return a dict with keys that are copies replaced by their originals."""
         originals = self.copies.originals
         return {originals.get(id(key), key): value for key, value in items}
 
     def attributes(self, new: Any, x: Any, then: dict[str, Any]) -> None:
-        """Take what was written to an object's slots."""
+        """Collect the writes to an object's slots."""
         now = _filled(new)
         there = _filled(x)
         kept = {id(value): there[name] for name, value in then.items() if name in there}
@@ -318,7 +313,7 @@ class _Written:
                 self.put(AttributeWrite(x, self.plain(now[name], kept), name), x, name, stored)
 
     def group(self, new: Any, x: Any, then: list[Any]) -> None:
-        """Take what was written to a list, a deque, a set or a bytearray."""
+        """Collect the writes to a list, a deque, a set or a bytearray."""
         now = _items_of(new)
         before = list(map(original, _items_of(x))) if not isinstance(new, set) else []
         kept = {id(value): known for value, known in zip(then, before)}
@@ -338,18 +333,18 @@ class _Written:
             self.put(GroupWrite(x, made), x, "", stored)
 
     def cell(self, new: CellType, x: CellType, then: list[Any]) -> None:
-        """Take what was assigned to a captured variable."""
+        """Collect the assignment of a captured variable."""
         now = _content(new)
         kept = {id(value): known for value, known in zip(then, _content(x))}
         if not (now and then and self.keeps(then[0], now[0], None, x)):
             stored = Stored(x, None, {...: self.form(now[0])}) if now else None
             self.put(CellWrite(x, self.plain(now[0], kept) if now else NOTHING), x, "", stored)
 
-    # -- what stays
+    # -- places that keep their values
 
     def keeps(self, then: Any, now: Any, place: Any, owner: Any) -> bool:
-        """Return whether a place of the owner's keeps what it held, a number that the call is differentiated by; say
-        so, unless what was written is a result.
+        """Return whether a place keeps its number because the call is differentiated by it; note the lost write unless
+        the written value is also a result.
         """
         if not self.is_differentiated(then, set()):
             return False
@@ -361,14 +356,14 @@ class _Written:
         return True
 
     def put(self, write: Callable[[], Any], owner: Any, place: Any, stored: Stored | None = None) -> None:
-        """Note a write to a place of the owner's."""
+        """Add a write to a place of an owner."""
         self.stored.append(stored)
         forms = [] if stored is None else [*stored.values.values(), *stored.appended]
         found = self.place(owner, place, [form.op for form in forms if isinstance(form, Result)])
         self.writes.append((write, found._replace(what=f"it writes to {found.what}", owner=owner)))
 
     def place(self, owner: Any, place: Any, ops: Sequence[Operation] = ()) -> Place:
-        """Return a place of the owner's."""
+        """Return the Place of an owner's item, attribute or variable."""
         label = self.copies.labels.get(id(owner), "")
         if type(owner) is CellType:
             return Place(label, label.rpartition(".")[2], "STORE_DEREF", ops)
@@ -378,8 +373,7 @@ class _Written:
         return Place(f"{label}.{place}".lstrip("."), str(place), "STORE_ATTR", ops)
 
     def is_moved(self, now: Mapping[Any, Any], then: Mapping[Any, Any], numbers: bool = True) -> bool:
-        """Return whether copies, or numbers, stand in other places than before: then all places are written, and none
-        keeps what it held.
+        """Return whether copies or numbers moved between places: then every place is written and none keeps its value.
         """
         known: dict[int, set[Any]] = {}
         for place, part in then.items():
@@ -389,7 +383,7 @@ class _Written:
                    for place, part in now.items())
 
     def is_differentiated(self, x: Any, seen: set[int]) -> bool:
-        """Return whether a result depends on a number by which the call is differentiated, and which is in `x`."""
+        """Return whether `x` holds a number by which the call is differentiated and on which the result depends."""
         if isinstance(x, Traced):
             op = next((op for op, each in zip(self.tape.ops[1:], self.tracer.inputs) if each is x), None)
             return op is not None and op.id - 1 in self.wrt and op in self.reaches and is_inexact(plain(op.val))
@@ -401,7 +395,7 @@ class _Written:
         return any(self.is_differentiated(part, seen) for part in self.before(x))
 
     def before(self, x: Any) -> Iterator[Any]:
-        """Yield what was in a copy when the program began."""
+        """Yield what a copy held when the program began."""
         own = own_dict(x) if id(x) in self.copies.originals else None
         for new, _, table, _ in self.copies.tables:
             if new is x or (own is not None and new is own):
@@ -415,14 +409,14 @@ class _Written:
 
 
 def _overwritten(op: Operation) -> Operation | None:
-    """Return the array of which an operation writes every part, so that nothing of what was in it is left."""
+    """Return the array that an operation overwrites completely, None if some of its content remains."""
     if op.fn is setitem and not op.kwargs and all(map(_is_everything, op.args[2:])):
         return op.args[0]  # type: ignore[no-any-return]
     return None
 
 
 def _numbers_in(op: Operation) -> Any:
-    """Return the operation whose numbers an array holds: `p.requires_grad_(False)` writes those that are there."""
+    """Return the operation that computed an array's numbers: `p.requires_grad_(False)` writes back the same ones."""
     while type(op) is Call and (op.fn in (stop_gradient, copy) or _overwritten(op) is not None):
         op = op.args[0 if op.fn in (stop_gradient, copy) else 1]
     return op
@@ -437,14 +431,14 @@ def _line(code: CodeType, offset: int) -> int:
 
 
 def is_inexact(x: Any) -> bool:
-    """True for a number, an array or a tensor that has digits behind the point."""
+    """Return whether a number, array or tensor has an inexact type."""
     if is_tensor(x):
         return bool(x.is_floating_point() or x.is_complex())
     return not isinstance(x, int) and (not hasattr(x, "dtype") or letter(x.dtype) in INEXACT)
 
 
 def settle(tape: Tape) -> None:
-    """Do what the program that a tape was recorded of has written, now that the call has ended well."""
+    """Apply the pending writes of a tape's program after the call has succeeded."""
     structure = tape.structure
     if structure is not None and (effects := structure.effects) is not None:
         structure.effects = None

@@ -1,4 +1,4 @@
-"""writes: what a program writes into an array, or to a view of one."""
+"""writes: a program's writes into arrays and their views."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tapegrad.trace.views import SEVERAL, Storage, View, lose_overlaps, place, s
 
 
 def check_unlocked(view: View) -> None:
-    """Refuse a write by way of a view that NumPy's own function returns writable."""
+    """Refuse a write through a view that NumPy returns writable but that `views.lock` has locked."""
     if view.storage.locked and any(step is known for step in view.path for known in view.storage.locked):
         raise MutationError(SEVERAL, user_location(), "a copy of it")
 
 
 def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
-    """Record `x[index] = value`; the value has NumPy's meaning, with its casting, its broadcasting and its errors."""
+    """Record `x[index] = value`, with NumPy's casting, broadcasting and errors."""
     tracer = x._tracer
     inner = tracer_of((x, value, *index))
     if inner is not tracer:
@@ -35,7 +35,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     storage = view.storage
     if isinstance(value, Traced) and value._view is not None and value._view.storage is storage \
             and value._view.path[:-1] == view.path and value._view.path and _same_index(value._view.path[-1], index):
-        return  # the last third of `x[index] += y`: the view has written itself
+        return  # the last step of `x[index] += y`: the view was written already
     check_unlocked(view)
     lifted = tracer.lift(value)
     parts = tuple(map(tracer.lift, index))
@@ -45,7 +45,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     buffer = storage.writable()
     known, *where = map(value_of, (lifted, *parts))
     outer = tracer_of((known, *where))
-    # what an outer trace follows is written: it must follow the buffer too
+    # an outer trace follows the written value, so it must follow the buffer too
     if outer is not None and not isinstance(buffer, Traced):
         op = outer.constant(id(buffer), buffer, buffer)
         storage.val = buffer = outer.proxy(op, op.val, outer)
@@ -60,7 +60,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
 
 
 def guard_writable(storage: Storage, tracer: Any) -> None:
-    """Guard, at the first write to an input, whether that is allowed, and at any what is apart: each is a copy."""
+    """Before a write, guard that an input is writable (once) and that arrays which shared no memory still do not."""
     storage.check_handed()
     if tracer.lent:
         tracer.guard_lent()
@@ -69,7 +69,7 @@ def guard_writable(storage: Storage, tracer: Any) -> None:
 
 
 def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
-    """Make an operation the content of the storage that `x` stands on."""
+    """Make an operation the content of the storage of `x`."""
     view = x._view
     storage = view.storage
     if isinstance(storage.op, Input):
@@ -85,7 +85,7 @@ def put(x: Traced, op: Operation, val: Any, owned: bool = True) -> None:
 
 
 def check_cast(x: Traced, result: Any, casting: Any = "same_kind") -> None:
-    """Raise as NumPy does where a result does not fit into the array that is to hold it."""
+    """Raise NumPy's error for a result that does not fit into the array that receives it."""
     target, found = plain(x), plain(result)
     np.copyto(np.empty(target.shape, target.dtype), np.asarray(found), casting=casting)
     if target.shape != shape_of(found):
@@ -94,10 +94,10 @@ def check_cast(x: Traced, result: Any, casting: Any = "same_kind") -> None:
 
 
 def replace(x: Traced, value: Any) -> None:
-    """Record that `x` now holds `value`, computed from it, of its shape and dtype or cast to it: `x[...] = value`."""
+    """Record `x[...] = value` for a value computed from `x`, of its shape and dtype or to be cast to it."""
     for known in (x, value):
         if isinstance(known, Traced):
-            # of other shapes NumPy would broadcast the value, or raise; of other dtypes cast it, or raise
+            # other shapes are broadcast or raise, other dtypes are cast or raise
             known._tracer.specialise(known)
     view = place(x)
     val = value._val if isinstance(value, Traced) else value
@@ -111,7 +111,7 @@ def replace(x: Traced, value: Any) -> None:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Return whether one array can stand for another: with its shape, its dtype and its layout."""
+    """Return whether two arrays agree in shape, dtype and layout."""
     if is_tensor(a) and is_tensor(b):
         return bool((a.shape, a.dtype, a.stride(), a.device) == (b.shape, b.dtype, b.stride(), b.device))
     return type(a) is type(b) is np.ndarray and (a.shape, a.dtype, a.strides) == (b.shape, b.dtype, b.strides)

@@ -1,8 +1,8 @@
-"""axis_labels: which axes of a call's arguments and of its value go together, as the letters of `einsum` say it.
+"""axis_labels: which axes of a call's arguments and of its value belong together, as labels like those of `einsum`.
 
-A number of the value depends on those of an argument that agree with it along all axes of one label, whatever their
-places along the others. What an op's rule for batches says is enough for most of them; products say it themselves. No
-labels stand for: on all of them.
+A number of the value depends only on the numbers of an argument that agree with it along every shared label, wherever
+they stand along the other axes. Most ops get their labels from their batching rule; products declare their own. An
+empty tuple of labels means that the value depends on all numbers of the argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 def labels_of(op: Op, args: Sequence[Any], kwargs: dict[str, Any], shape: Shape) -> tuple[list[Labels], Labels]:
-    """Return the labels of the axes of each argument, and of the value, or a part of it, of that shape."""
+    """Return the labels of the axes of each argument, and of the value (or a part of it) that has the given shape."""
     ranks = [len(shape_of(x)) for x in args]
     found = _by_product(op, args, kwargs) or _by_batching(op, args, kwargs, shape)
     of_args, of_value = found or ([()] * len(args), ())
@@ -69,8 +69,8 @@ def _by_batching(
 
 
 def _stacked(signature: str) -> Callable[..., tuple[list[Labels], Labels]]:
-    """Return the labels of a product whose arguments end with the axes that a signature names, as those of NumPy's
-    generalized ufuncs; the axes before them are broadcast.
+    """Return the labels of a product from its signature, written as for NumPy's generalized ufuncs: the arguments end
+    with the named axes, and the axes before them are broadcast.
     """
     cores, of_value = signature.split("->")
 
@@ -128,9 +128,7 @@ _PRODUCTS: dict[Op, Callable[..., tuple[list[Labels], Labels]]] = {
 
 
 def is_product(op: Op) -> bool:
-    """True for an op each number of which is a sum of products of numbers, one of each argument, that agree
-    along all axes of one label.
-    """
+    """True for an op whose numbers sum products of one number of each argument; these agree along each label."""
     return op in _PRODUCTS
 
 

@@ -1,9 +1,9 @@
-"""batch: each operation of a tape for a whole batch of its inputs.
+"""batch: replays a tape of one member for a whole batch of its inputs.
 
-A batched value has the members along axis 0. Where an op has no rule, it is called once for each member, and what these
-calls return is stacked: on a tape that is one loop, see `ops.each`. A guard is asked for each member: those that do not
-agree with the tape leave the batch, and so do those of whose value a shape or a type is another; `left` are they, and
-`rows` those that stayed.
+A batched value holds the members along axis 0. An op without a batching rule is called once per member and the results
+are stacked; on a tape that is one loop, see `ops.each`. A guard is checked for each member: members that disagree with
+the tape leave the batch, and so do members whose value has another shape or dtype. `left` lists the members that left,
+`rows` those that remain.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STEADY = frozenset(
 _KINDS = "buifc"
 _NARROW = (np.dtype(np.float16), np.dtype(np.float32))
 class Nest:
-    """What `pack` makes for a batch: parts of which some are batched."""
+    """The batched value of a `pack` call; `flags` marks the parts that are batched."""
 
     __slots__ = ("flags", "into", "ones", "parts")
 
@@ -55,7 +55,7 @@ class Nest:
         self.parts, self.flags, self.into, self.ones = parts, flags, into, ones
 
     def member(self, i: int) -> Any:
-        """Build the nest of one member."""
+        """Return the nest of one member."""
         return self.into.build(
             [as_recorded(member(part, i), one) if flag else part
              for part, flag, one in zip(self.parts, self.flags, self.ones)]
@@ -63,7 +63,7 @@ class Nest:
 
 
 class States:
-    """The states of torch's generator in which the members draw: each begins where the one before has left it."""
+    """The states of torch's generator from which the members draw: each starts where the previous one stopped."""
 
     __slots__ = ("known", "source", "tracer")
 
@@ -71,7 +71,7 @@ class States:
         self.source, self.tracer, self.known = source, tracer, known
 
     def member(self, i: int) -> Any:
-        """Return the state in which a member draws; what draws it again begins there too."""
+        """Return the state from which member `i` draws; a repeated draw of that member starts there too."""
         if i not in self.known:
             how = {"method": "state"}
             self.known[i] = (
@@ -81,7 +81,7 @@ class States:
 
 
 def member(x: Any, i: int) -> Any:
-    """Return one member of a batched value."""
+    """Return member `i` of a batched value."""
     if isinstance(x, (Nest, States)):
         return x.member(i)
     if isinstance(x, (tuple, list)):
@@ -92,12 +92,12 @@ def member(x: Any, i: int) -> Any:
 
 
 def as_recorded(x: Any, one: Any) -> Any:
-    """Return a member's number as Python's, where the program had one."""
+    """Return a member's number as a Python number where the program had one."""
     return x.item() if type(one) in PYTHON and isinstance(x, (np.generic, np.ndarray)) else x
 
 
 def chosen(x: Any, rows: Any) -> Any:
-    """Return some members of a batched value."""
+    """Return the members of a batched value at `rows`."""
     if isinstance(x, Nest):
         return Nest([chosen(part, rows) if flag else part for part, flag in zip(x.parts, x.flags)], x.flags, x.into,
                     x.ones)
@@ -111,13 +111,13 @@ def chosen(x: Any, rows: Any) -> Any:
 
 
 def spread(x: Any, size: int) -> Any:
-    """Return a value that all members share once for each."""
+    """Return a value that all members share, broadcast to one copy per member."""
     return broadcast_to(x, (size, *getattr(plain(x), "shape", ())))
 
 
 @contextlib.contextmanager
 def noted(tracer: Tracer | None, text: str) -> Iterator[None]:
-    """Give the calls that a trace around records meanwhile a note; they are of no line of the program's."""
+    """Give the calls that the surrounding trace records in this block the note `text` and no line of the program."""
     ops = [] if tracer is None else tracer.tape.ops
     mark = len(ops)
     yield
@@ -126,9 +126,10 @@ def noted(tracer: Tracer | None, text: str) -> Iterator[None]:
 
 
 class Pass(Interpretation):
-    """A walk over a tape that was recorded for one member, with the values that its operations have for all.
+    """Replays a tape that was recorded for one member on the values of all members.
 
-    `tracer` is of the trace around, if there is one: what is recorded there gets the lines of the tape, and origins.
+    `tracer` belongs to the surrounding trace, if there is one: calls recorded there get the lines of this tape and
+    origins.
     """
 
     def __init__(self, tape: Tape, leaves: Sequence[Any], batched: Sequence[bool], size: int,
@@ -136,11 +137,11 @@ class Pass(Interpretation):
         super().__init__(tape, [tape.ops[0].val, *leaves])
         self.size, self.tracer, self.rows = size, tracer, np.arange(size)
         self.left: list[np.ndarray[Any, Any]] = []
-        self.dying: Sequence[int] = ()  # what no operation after this one uses
+        self.dying: Sequence[int] = ()  # positions of the values that no later operation uses
         self.flags = [False] * len(self.values)
         for x, flag in zip(tape.inputs[1:], batched):
             self.flags[x.id] = flag
-        self.origin: Origin | None = None  # of what the present operation becomes
+        self.origin: Origin | None = None  # the origin of the calls recorded for the present operation
 
     def batched(self) -> tuple[Any, bool]:
         """Return the value of the tape's result for the members in `rows`, and whether it is batched."""
@@ -155,7 +156,7 @@ class Pass(Interpretation):
         return self.values[result.id], self.flags[result.id]
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
-        """Return the value of a call for all members, and say what it became."""
+        """Return the value of a call for all members, and set the origin of the calls recorded for it."""
         flags = [isinstance(arg, Operation) and self.flags[arg.id] for arg in op.args]
         self.dying, self.flags[op.id] = dead, any(flags)
         if fn is pack:
@@ -170,7 +171,7 @@ class Pass(Interpretation):
         return found
 
     def verify(self, guard: Guard, value: Any) -> None:
-        """Let the members leave of which a fact is another than on the tape."""
+        """Drop the members for which a fact differs from the tape's."""
         self.origin = Origin("members that go on")
         if not self.flags[guard.args[0].id]:
             told(value, guard.fact, guard.expected)
@@ -188,12 +189,12 @@ class Pass(Interpretation):
                 )
             return whole[args[1]], BATCHED
         y, rule = op.val, rule_of(op.fn)
-        if type(y) is float and getattr(op.fn, "scalar", None) is not None:  # math computes with doubles
+        if type(y) is float and getattr(op.fn, "scalar", None) is not None:  # math's functions compute in doubles
             args = [x if dtype_of(x) not in _NARROW else astype(x, dtype=np.dtype(float)) for x in args]
         traced = any(isinstance(arg, Traced) for arg in args)
         exact = (
             type(y) in (int, float, complex) and not traced
-        )  # Python's numbers raise where arrays have nan, and have no largest
+        )  # Python numbers raise where arrays give nan, and integers have no largest
         if (
             rule is not None
             and not any(isinstance(arg, Nest) for arg in args)
@@ -205,7 +206,7 @@ class Pass(Interpretation):
             if found is not NotImplemented and not (exact or (traced and raising(op, op.fn) is not None)):
                 return found, BATCHED
             if found is not NotImplemented and bool(np.isfinite(_array(found)).all()):
-                if traced:  # a replay in which a member raises is none of this trace
+                if traced:  # a replay in which a member raises must trace again
                     told(all_true(isfinite(found)), "bool", True)
                 return found, BATCHED
         if traced and raising(op, op.fn) is not None:
@@ -220,15 +221,15 @@ class Pass(Interpretation):
         try:
             if type(call.y) not in PYTHON:
                 return rule(call, *args, **op.kwargs)
-            with np.errstate(all="ignore"):  # Python's numbers warn of nothing
+            with np.errstate(all="ignore"):  # Python numbers give no warnings
                 return rule(call, *args, **op.kwargs)
         except TapeError:
             raise
-        except Exception:  # a member may raise that too: by itself it says so
+        except Exception:  # a member may raise this too; the separate calls show which
             return NotImplemented
 
     def _fitted(self, found: Any, y: Any) -> Any:
-        """Return what a rule made in the type that it has for one member; NotImplemented where it is another."""
+        """Return a rule's result in the type that it has for one member; NotImplemented if that is impossible."""
         if isinstance(y, (tuple, list)):
             if not isinstance(found, (tuple, list)) or len(found) != len(y):
                 return NotImplemented
@@ -250,8 +251,8 @@ class Pass(Interpretation):
         return astype(found, dtype=wanted)
 
     def _loop(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
-        """Record one call for all members; NotImplemented where values decide what one returns, or whether it raises,
-        and where a member leaves.
+        """Record one loop for all members; NotImplemented where values decide what a member returns or whether it
+        raises, and where a member leaves.
         """
         fn, spec = op.fn, spec_of(op.val)
         known = isinstance(fn, Op) and not (fn.effects.draws or fn.loose or fn is hook) and raising(op, fn) is None
@@ -259,12 +260,12 @@ class Pass(Interpretation):
                     for arg in args)
         if not known or not self.size or nests or any(x.parts for x in spec.parts):
             return NotImplemented
-        if not (is_leaf(plain(op.val)) or spec.type in (tuple, list)):  # a dict is no array of members
+        if not (is_leaf(plain(op.val)) or spec.type in (tuple, list)):  # a loop does not stack dicts
             return NotImplemented
         each = of_each(fn, flags, [type(value_of(arg)) in PYTHON for arg in op.args], spec)
         try:
             found = each.run(*args, **op.kwargs)
-        except Exception:  # a member may raise it, or be of another type than the others: by itself it says so
+        except Exception:  # a member raises or has another type; the separate calls show which
             return NotImplemented
         parts = found if isinstance(found, tuple) else (found,)
         ones = tuple([None if part is None else plain(part)[0] for part in parts])
@@ -275,7 +276,7 @@ class Pass(Interpretation):
         return found
 
     def _each(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
-        """Make a call for each member, and stack what they return; those of another type leave, or that raise."""
+        """Call the op for each member and stack the results; members that raise or return another type leave."""
         made: list[Any] = []
         agree, python = np.ones(self.size, bool), raising(op, op.fn)
         for i in range(self.size):
@@ -289,7 +290,7 @@ class Pass(Interpretation):
                 agree[i] = _alike(made[-1], op.val)
             except TapeError:
                 raise
-            except Exception:  # the program may catch it: by itself the member tells
+            except Exception:  # the program may catch it: the member is traced by itself
                 made.append(None)
                 agree[i] = False
         if not agree.all():
@@ -315,19 +316,17 @@ class Pass(Interpretation):
                                       "drawn without such arguments")
             return self._draw(op, args)
         if seeded and not any(flags):
-            return _run(op, args)  # each member makes it anew: all draw the same
+            return _run(op, args)  # each member creates the generator anew, so all draw the same
         self.flags[op.id] = True
         sources = [deepcopy(plain(args[0])) for _ in range(self.size)] if seeded else [args[0]] * self.size
         found = [self._draw(op, [source, *[member(arg, i) if flag else arg for arg, flag in zip(args[1:], flags[1:])]])
                  for i, source in enumerate(sources)]
-        if seeded:  # so that it stands where those of the members do
+        if seeded:  # advances the original generator as the members' copies
             _run(op, [args[0], *[value_of(arg) for arg in op.args[1:]]])
         return None if op.val is None else _stacked(found, op.val)
 
     def _is_set_anew(self, op: Call) -> bool:
-        """True for a draw from a generator from outside that the program has given a seed before, or gives one here:
-        all members draw the same.
-        """
+        """True for a draw from an outside generator that is seeded here or before: all members draw the same."""
         for each in self.tape.ops:
             if (each.fn is draw and each.kwargs.get("method") == "seed"
                     and each.args[0] is op.args[0] and len(each.args) > 1 and value_of(each.args[1]) is not None):
@@ -337,7 +336,7 @@ class Pass(Interpretation):
         return False
 
     def _draw(self, op: Call, args: list[Any]) -> Any:
-        """Draw once, and let the trace around know: its replays draw again."""
+        """Draw once, and record the draw in the surrounding trace, so that replays draw again."""
         if self.tracer is None or any(isinstance(arg, Traced) for arg in args):
             return _run(op, args)
         return self.tracer.record(draw, tuple(args), op.kwargs)
@@ -369,7 +368,7 @@ class Pass(Interpretation):
                    for each in self.tape.ops)
 
     def _leave(self, op: Operation, agree: Any) -> None:
-        """Let the members that do not agree leave, in all values."""
+        """Drop the members that do not agree from all values; raise where they cannot be traced apart."""
         if self._depends_on_draws(op):
             raise UnknownFunction(
                 f"the members of a batch take different ways here, by random numbers that {self.tape.name} draws: "
@@ -393,7 +392,7 @@ class Pass(Interpretation):
 
 
 def is_seeded(source: Any) -> bool:
-    """True for a random generator that a program makes of a seed: every member makes it anew, and draws the same."""
+    """True for a generator that the program creates from a seed: each member has its own, and all draw the same."""
     return (
         isinstance(source, Call)
         and source.fn is default_rng
@@ -403,7 +402,7 @@ def is_seeded(source: Any) -> bool:
 
 
 def is_torch_source(source: Any) -> bool:
-    """True for what tells where a call of torch draws: its state is an argument of that call."""
+    """True for a torch draw's source of randomness; the generator's state is an argument of the draw."""
     return hasattr(type(source), "rewind")
 
 
@@ -413,13 +412,13 @@ def _run(op: Call, args: Sequence[Any]) -> Any:
 
 
 def _dtype(x: Any) -> Any:
-    """Return the dtype of an array, tensor or number, of Python's that of an array of them."""
+    """Return the dtype of an array or tensor; for a Python number, that of an array of such numbers."""
     found = dtype_of(x)
     return np.dtype(type(x)) if found is None and isinstance(x, (bool, int, float, complex)) else found
 
 
 def _yielding(op: Call, args: list[Any], flags: list[bool]) -> list[Any]:
-    """Give batched numbers of Python's the dtype that they take beside arrays and NumPy's numbers."""
+    """Convert batched Python numbers to the dtype that promotion gives them beside arrays and NumPy's numbers."""
     ones = list(map(value_of, op.args))
     strong = [dtype_of(x) for x in ones if type(x) not in PYTHON]
     if not strong or len(strong) == len(ones) or any(_rank(dtype) < 0 for dtype in strong):
@@ -434,7 +433,7 @@ def _rank(dtype: Any) -> int:
 
 
 def _alike(made: Any, y: Any) -> bool:
-    """Return whether a member's value is of the type of another's."""
+    """Return whether two members' values have the same shape and dtype."""
     if isinstance(y, (tuple, list)):
         return isinstance(made, (tuple, list)) and len(made) == len(y) and all(map(_alike, made, y))
     a, b = plain(made), plain(y)
@@ -442,7 +441,7 @@ def _alike(made: Any, y: Any) -> bool:
 
 
 def _stacked(made: list[Any], y: Any) -> Any:
-    """Stack values, of which `y` is one; of none make an empty array."""
+    """Stack the members' values; without any, return an empty array of the type of the sample `y`."""
     if isinstance(y, (tuple, list)):
         return tuple([_stacked([each[k] for each in made], part) for k, part in enumerate(y)])
     if isinstance(y, dict):
@@ -471,13 +470,13 @@ def _array(x: Any) -> np.ndarray[Any, Any]:
 
 
 def _number(x: Any) -> Any:
-    """Return the number of a member as it is outside of traces, a tensor's as Python's."""
+    """Return a member's number outside of all traces; a tensor becomes a Python number."""
     x = plain(x)
     return x.item() if is_tensor(x) or (isinstance(x, np.ndarray) and not x.ndim) else x
 
 
 def told(x: Any, fact: str, expected: Any) -> None:
-    """Guard a fact about a value in every trace around: it has steered the program."""
+    """Guard a fact about a value in every surrounding trace: the control flow depends on it."""
     while isinstance(x, Traced):
         if fact != "raises":
             x._tracer.guard(x._op, fact, expected)

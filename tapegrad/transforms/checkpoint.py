@@ -1,4 +1,4 @@
-"""checkpoint: the pullback of a checkpoint computes its body again, and sweeps over that."""
+"""checkpoint: the pullback of a checkpoint recomputes its body and sweeps over the recomputation."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from tapegrad.transforms.reverse import sweep
 
 
 def pulled(checkpoint: Checkpoint, y: Any, values: Sequence[Any], dy: Any) -> tuple[Any, ...]:
-    """Return the cotangents of a checkpoint's arguments from those of its results; what the sweep
-    passed is freed at once.
-    """
+    """Return the cotangents of a checkpoint's arguments from those of its results; the sweep frees passed values."""
     y, values, dy = unwrap(y), unwrap(tuple(values)), unwrap(dy)
     tape = again(checkpoint, y, values)
     result: Any = tape.result
@@ -38,16 +36,16 @@ def pulled(checkpoint: Checkpoint, y: Any, values: Sequence[Any], dy: Any) -> tu
 
 
 def of_kind(values: Sequence[Any], dxs: Sequence[Any]) -> tuple[Any, ...]:
-    """Return cotangents as a pullback gives them: as arrays where there is a tensor among them or the values."""
+    """Return cotangents in a pullback's form: wrapped as arrays if any of them, or of the values, is a tensor."""
     tensors = holds_tensor((*values, *[dx for dx in dxs if not isinstance(dx, Absorbing)]))
     return tuple(wrap(dxs) if tensors else dxs)
 
 
 def again(checkpoint: Checkpoint, y: Any, values: Sequence[Any]) -> Tape:
-    """Return a copy of a checkpoint's body with the values that it has for some arguments, for which it
-    returned `y`.
+    """Return a copy of a checkpoint's body with the values that it computes for some arguments, for which it returned
+    `y`.
 
-    With proxies among the arguments its calls are recorded.
+    The calls are recorded if there are proxies among the arguments.
     """
     return _valued(checkpoint.drawn(y), values)
 
@@ -56,7 +54,7 @@ def _valued(tape: Tape, values: Sequence[Any]) -> Tape:
     run = (Run(tape, (None, *values), redraw=False) if tracer_of(values) is None
            else _Recorded(tape, (None, *values)))
     found: list[Any] = []
-    with np.errstate(all="ignore"):  # what NumPy had to say of them it has said
+    with np.errstate(all="ignore"):  # NumPy issued its warnings in the first run
         for op in run:
             found.append(run.values[op.id])
     for op, val in zip(tape.ops, found):
@@ -65,14 +63,14 @@ def _valued(tape: Tape, values: Sequence[Any]) -> Tape:
 
 
 class _Recorded(Interpretation):
-    """A run of a body on proxies: what is recorded has the lines of the body, and pullbacks stay on it."""
+    """Runs a body on proxies: recorded calls get the lines of the body, and pullbacks stay on the body."""
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
         if fn is draw:
             return op.val
         tracer = tracer_of(given)
         mark = 0 if tracer is None else len(tracer.tape.ops)
-        if isinstance(fn, Checkpoint) and fn.drawing:  # it draws nothing more
+        if isinstance(fn, Checkpoint) and fn.drawing:  # its random numbers are drawn already
             val: Any = tuple(map(value_of, _valued(fn.drawn(op.val), given).result.args))
             op.pb = fn.pullback(val, tuple(given), {})
         elif isinstance(fn, Op) and type(fn.rule) is Rrule:

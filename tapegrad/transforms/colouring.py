@@ -1,9 +1,8 @@
-"""colouring: which columns of a sparse derivative are swept together: those of one colour, in whose sum each
-number can still be read.
+"""colouring: columns of a sparse derivative that can be swept together, because each number can be read from their sum.
 
-Greedily, a column after the other, those with most numbers first; the colours that are taken are the bits of an
-integer, one for each row. Gebremedhin, Manne and Pothen (2005), What color is your Jacobian? Of a large stencil most
-columns are coloured before, all at once, by their number modulo a small one.
+Columns are coloured greedily one after another, those with the most entries first; the bits of an integer per row are
+the colours taken there. Gebremedhin, Manne and Pothen (2005), What color is your Jacobian? Most columns of a large
+stencil are coloured beforehand, all at once, by their index modulo a small number.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ import numpy as np
 
 from tapegrad.transforms.patterns import sparse
 
-LARGE = 2000  # columns from which on it pays to look for a stencil
-ROWS = 256  # rows that tell what stencil it is
-BITS = 62  # colours of which there is one bit each in an integer of NumPy's
+LARGE = 2000  # number of columns from which a search for a stencil pays off
+ROWS = 256  # number of rows sampled to recognise a stencil
+BITS = 62  # number of colours that fit as bits in a NumPy integer
 
 
 def colours_of_columns(pattern: Any) -> Any:
-    """Return a colour for each column of a pattern, so that no row has two of one colour; -1
-    for a column that is empty.
+    """Return a colour for each column of a pattern so that no row has two of one colour; -1 for an empty column.
 
     >>> from scipy.sparse import csr_array
     >>> colours_of_columns(csr_array(np.eye(4, dtype=bool) | np.eye(4, k=1, dtype=bool)))
@@ -42,10 +40,11 @@ def colours_of_columns(pattern: Any) -> Any:
 
 
 def colours_of_symmetric(pattern: Any) -> Any:
-    """Return a colour for each column of a symmetric pattern; -1 for a column that is empty.
+    """Return a colour for each column of a symmetric pattern; -1 for an empty column.
 
-    No two neighbours have one colour, and of two that have the same, each between them has a lower one: a restricted
-    star colouring. So the number at [i, j] can be read in the row of whichever has the higher colour, or at [j, i].
+    Neighbours have different colours, and of two columns with the same colour, each column between them has a lower
+    one: a restricted star colouring. The number at [i, j] or [j, i] can then be read in the row of whichever of i and j
+    has the higher colour.
 
     >>> from scipy.sparse import csr_array
     >>> arrow = np.eye(5, dtype=bool)
@@ -54,16 +53,16 @@ def colours_of_symmetric(pattern: Any) -> Any:
     array([0, 1, 1, 1, 1])
     """
     pattern = pattern.tocsr()
-    colours = _of_stencil(pattern)  # no two in a row
+    colours = _of_stencil(pattern)  # no two of one colour in a row
     near = np.flatnonzero(colours[pattern.indices] == np.repeat(colours, np.diff(pattern.indptr)))
-    colours[pattern.indices[near[_rows_at(pattern, near) != pattern.indices[near]]]] = -1  # neighbours
+    colours[pattern.indices[near[_rows_at(pattern, near) != pattern.indices[near]]]] = -1  # neighbours of one colour
     by_column, taken = _left(pattern, colours)
     bits = [1 << c if c >= 0 else 0 for c in colours.tolist()]
     for j, neighbours in _largest_first(by_column.indptr, by_column.indices, np.flatnonzero(colours < 0)):
         used = 0
         for i in neighbours:
             bit = bits[i]
-            used |= taken[i] & (bit - 1) | bit  # of one that has no colour yet all are taken: bit - 1 is -1
+            used |= taken[i] & (bit - 1) | bit  # without a colour: bit 0, bit - 1 is -1
         bits[j] = bit = ~used & (used + 1)
         for i in neighbours:
             taken[i] |= bit
@@ -72,8 +71,8 @@ def colours_of_symmetric(pattern: Any) -> Any:
 
 
 def _of_stencil(pattern: Any) -> Any:
-    """Return the columns' numbers modulo `m` as their colours, -1 where two in a row agree, or where nothing is; `m` is
-    the least that tells the columns of most rows apart.
+    """Return the columns' indices modulo `m` as their colours, -1 for columns that clash in a row or are empty; `m` is
+    the least number that separates the columns of most rows. All are -1 if the pattern is no large stencil.
     """
     n, starts, columns = pattern.shape[1], pattern.indptr, pattern.indices
     counts = np.diff(starts)
@@ -83,7 +82,7 @@ def _of_stencil(pattern: Any) -> Any:
     picked = np.linspace(0, len(counts) - 1, ROWS).astype(int)
     sample = np.concatenate([columns[starts[i]:starts[i + 1]] for i in picked])
     of = np.repeat(np.arange(ROWS), counts[picked])
-    # rows at an edge that goes round are few, and their columns coloured one by one
+    # a periodic stencil has few rows at the edge, and their columns are coloured one by one
     m = next((m for m in range(most, 2 * most + 1) if _clashing(of, sample % m, m)[1] <= ROWS // 10), None)
     if m is None:
         return none
@@ -102,26 +101,26 @@ def _of_stencil(pattern: Any) -> Any:
 
 
 def _clashing(rows: Any, colours: Any, m: int) -> tuple[Any, int]:
-    """Return which colours, each of a row, are there another time, and in how many rows."""
+    """Return which (row, colour) pairs occur more than once, and the number of rows with such a pair."""
     places = rows * m + colours
     clash = np.bincount(places)[places] > 1
     return clash, len(np.unique(rows[clash]))
 
 
 def _entries(pattern: Any, rows: Any) -> tuple[Any, Any]:
-    """Return of what some rows name the numbers of the rows among these, and the places in memory."""
+    """Return for each entry of some rows the index of its row among these, and the entry's position in memory."""
     lengths = np.diff(pattern.indptr)[rows]
     of = np.repeat(np.arange(len(rows)), lengths)
     return of, np.arange(len(of)) + (pattern.indptr[rows] - np.cumsum(lengths) + lengths)[of]
 
 
 def _rows_at(pattern: Any, places: Any) -> Any:
-    """Return the rows of what lies at some places in memory."""
+    """Return the rows of the entries at some positions in memory."""
     return np.searchsorted(pattern.indptr, places, "right") - 1
 
 
 def _left(pattern: Any, colours: Any) -> tuple[Any, Any]:
-    """Return a pattern of the columns that have no colour yet, and for each row the colours that are taken there."""
+    """Return the pattern of the columns that have no colour yet, and for each row the colours taken there."""
     left = np.flatnonzero((colours < 0)[pattern.indices])
     if len(left) == pattern.nnz:
         return pattern.tocsc(), [0] * pattern.shape[0]
@@ -136,7 +135,7 @@ def _left(pattern: Any, colours: Any) -> tuple[Any, Any]:
 
 
 def _largest_first(starts: Any, indices: Any, columns: Any) -> Any:
-    """Return those of some columns that name something, and what each names."""
+    """Return the non-empty ones of some columns with their entries, those with the most entries first."""
     counts = np.diff(starts)[columns]
     order = columns[np.argsort(-counts, kind="stable")][:np.count_nonzero(counts)]
     lengths = np.diff(starts)[order]

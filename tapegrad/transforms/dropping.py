@@ -1,4 +1,4 @@
-"""dropping: large values that are given up, of which the spec stays: all that passes and the writer look at."""
+"""dropping: drops large values and keeps their specs, which suffice for passes and for writing code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tapegrad.trace.value_retention import LARGE, Held
 
 
 def drop_large(tape: Tape, size: int) -> None:
-    """Drop the values of a tape's calls of so many bytes and more, and the nests of them."""
+    """Drop the values of a tape's calls that have `size` bytes or more, and the nests that hold them."""
     large = {op for op in tape.ops if _is_large(op, size)}
     for op in [op for op in tape.ops if op in large
                or (op.fn is pack and not large.isdisjoint(operands(op)))]:
@@ -21,7 +21,7 @@ def drop_large(tape: Tape, size: int) -> None:
 
 
 class Dropping:
-    """Drops the large values of a tape that is being recorded, as soon as nothing but the tape holds them."""
+    """Drops the large values of a tape that is being recorded, as soon as only the tape holds them."""
 
     __slots__ = ("held",)
 
@@ -29,7 +29,7 @@ class Dropping:
         self.held = Held()
 
     def watch(self, op: Operation) -> None:
-        """Drop the value of an operation, where it is large, once nobody else holds it."""
+        """Drop the value of an operation, if it is large, once nothing else holds it."""
         if _is_large(op, LARGE):
             self.held.ops.append(op)
             for free in self.held.let_go():
@@ -37,8 +37,8 @@ class Dropping:
 
 
 def _is_large(op: Operation, size: int) -> bool:
-    """True for a call of a value of so many bytes. What makes an array for writing keeps it: passes look at its number,
-    and views of it at its operation.
+    """True for a call whose value has `size` bytes or more. Arrays that are created for writing are kept: passes read
+    their numbers, and their views refer to their operations.
     """
     if not (type(op.val) is np.ndarray and op.val.nbytes >= size and type(op) is Call) or op.val.dtype == object:
         return False

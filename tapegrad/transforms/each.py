@@ -1,4 +1,4 @@
-"""each: derivatives of what an op's rule makes, for each member of a batch: by a trace of the rule."""
+"""each: the derivatives of a pullback or tangent that is an op itself, by tracing the rule that it applies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tapegrad.transforms.grad import gradients_of
 
 
 def differed(op: Derived, values: Sequence[Any], kwargs: dict[str, Any], dz: Any) -> tuple[Any, ...]:
-    """Return the cotangents of what a rule was given from those of what it made."""
+    """Return the cotangents of a rule's arguments from those of its results."""
     tape = record(_Computed(op, kwargs), tuple(values), {}, DEFAULT, grad=True, replays=False)
     dzs = [None if isinstance(dx, Absorbing) else dense(dx) for dx in (dz if isinstance(dz, tuple) else (dz,))]
     found = gradients_of(tape, tuple(dzs) if isinstance(dz, tuple) else dzs[0])[1:]
@@ -23,7 +23,7 @@ def differed(op: Derived, values: Sequence[Any], kwargs: dict[str, Any], dz: Any
 
 
 class _Computed:
-    """What a rule makes, as a function that is traced."""
+    """The computation of a derived op, as a function to be traced."""
 
     def __init__(self, op: Derived, kwargs: dict[str, Any]) -> None:
         self.op, self.kwargs = op, kwargs

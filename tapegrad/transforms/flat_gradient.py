@@ -1,4 +1,4 @@
-"""flatgrad: a primal tape's gradient as a flat tape, in one step."""
+"""flat_gradient: the gradient of a primal tape as a flat tape, in one step."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tapegrad.trace.recording import recording
 from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import trace_loop
 from tapegrad.transforms.loop_types import NoLoop
+from tapegrad.transforms.loop_vectorize import vectorized
 from tapegrad.transforms.primal_copy import Scalars, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
 from tapegrad.transforms.reverse import record_sweep
@@ -33,20 +34,19 @@ from tapegrad.tree.signature import ValueAndGradients
 
 
 def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = True, slots: int | None = None) -> Tape:
-    """Return the flat tape of a primal tape's value and gradient: `primitivize(back(rewrite(tape)))`
-    without the stages between.
+    """Return the flat tape of a primal tape's value and gradient, `primitivize(back(rewrite(tape)))`, without the
+    stages between.
 
-    The primal calls are copied with their values, and the sweep that `grad` makes runs on proxies of them, so that
-    rules record the primitive calls they consist of: one step per call, where the stages take several. Raises what
-    `grad` raises.
+    The primal calls are copied with their values, and the sweep of `grad` runs on proxies of them, so that rules record
+    their primitive calls directly: one step per call, where the stages take several. Raises what `grad` raises.
 
-    `release` gives up the primal tape, and large values of both as the sweep passes them, so that no more memory is in
-    use than `grad` takes; what is then on the flat tape is of use to the passes, and to nobody else.
+    `release` consumes the primal tape and drops large values of both tapes as the sweep passes them, so that memory
+    stays within what `grad` takes; the flat tape then serves passes only.
 
-    A loop becomes two, one that keeps what the sweep needs of each run, and the sweep's. Where that is not possible,
-    because it is a sweep's itself or a rule looks at values, loops are unrolled first; NoLoop is raised instead unless
-    `unrolls`. With `slots` a loop keeps so many of its states instead of something of each run, and its sweep advances
-    again from those: see `checkpoint_loop`.
+    A loop becomes two: one that keeps residuals of each iteration, and one that sweeps. Where that is impossible,
+    because the loop is a sweep's itself or a rule reads values, loops are unrolled first; NoLoop is raised instead
+    unless `unrolls`. With `slots` a loop keeps that many of its states instead of residuals of each iteration, and its
+    sweep recomputes from those: see `checkpoint_loop`.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
@@ -55,7 +55,7 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
     """
     check_is_tape(tape, "flatgrad")
     tape = primitivize(tape) if not is_flat(tape) else tape if release else fill(tape)
-    tape = tape if slots is None else keeping(tape, slots)
+    tape = vectorized(tape) if slots is None else keeping(tape, slots)
     try:
         return _flatgrad(tape, seed, release)
     except NoLoop:
@@ -86,18 +86,18 @@ def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
         cot = record_sweep(shadow, start(result.val, seed), active, new, passed)
         if any(map(is_loop, tape.ops)):
             _check_samples(new, primal)
-        tracer.push = new.ops.append  # what the result is made of stays
+        tracer.push = new.ops.append  # the values of the result's operations are kept
         mark = len(new.ops)
         found = [ZERO if cot[x.id] is None else cot[x.id] for x in tape.inputs]
         _put_result(tape, new, tracer, value, [dx if k in wrt else None for k, dx in enumerate(found)])
         for made in new.ops[mark:]:
-            made.code = None  # no line of the program's
+            made.code = None  # belongs to no line of the program
     return new
 
 
 def _check_samples(tape: Tape, primal: int) -> None:
-    """Raise NoLoop where a rule of the sweep has looked at a value that is computed from what a loop returns: what one
-    of a sweep's does, of a tape that is a gradient already as well, are samples.
+    """Raise NoLoop where a rule of the sweep has read a value that is computed from a loop's results: those of a
+    sweep's loop are samples, also on a tape that is a gradient already.
     """
     samples: set[Operation] = set()
     for op in tape.ops:
@@ -108,9 +108,7 @@ def _check_samples(tape: Tape, primal: int) -> None:
 
 
 def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
-    """Drop the values of a tape's calls, but that of its result, which is asked for, and from now on those recorded,
-    when they are not needed.
-    """
+    """Drop the values of a tape's calls except the result's, and from now on of recorded calls, once unneeded."""
     for op in tape.ops:
         if type(op) is Call and op is not tape.result:
             op.val, op.pb = UNKNOWN, None
@@ -122,12 +120,12 @@ def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
 
 
 def _put_result(tape: Tape, new: Tape, tracer: Tracer, value: Any, cotangents: list[Any]) -> None:
-    """Make (value, (df, *dargs)), or what is wanted of that, the result, as `grad` returns it."""
+    """Make `(value, (df, *dargs))`, or the requested part of it, the result, as `grad` returns it."""
     result = tape.result
     y = tracer.lift(tracer.pack(value, original=original))
     parts: list[Any] = [y if isinstance(y, Operation) else new.push(Constant(result.val))]
     into = ValueAndGradients(tape.structure, result.val)
-    # keyword arguments come last, and have no gradient
+    # keyword arguments come last and have no gradient
     for x, dx in zip(tape.inputs[1: into.size + 1], cotangents[1:]):
         if dx is None:  # held constant by a module
             parts.append(None)

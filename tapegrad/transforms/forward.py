@@ -1,4 +1,4 @@
-"""forward: beside each operation its tangent."""
+"""forward: forward mode, with the tangent of each operation beside it."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from tapegrad.tree.seeds import is_nothing
 
 
 def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> tuple[Any, ...]:
-    """Return the value of `f(*args)` and its tangent: the derivative along `tangents`, one for each
-    argument, nested as that is.
+    """Return the value of `f(*args)` and its tangent: the derivative along `tangents`, one for each argument and nested
+    like it.
 
-    A tangent has its argument's shape, or is None: that argument, or part of it, is held constant, as is what `f`
-    captured. The tangent of the value is nested as the value is, with its shapes and dtypes; None for a bool. One pass
-    over what `f` computes, at about its cost. For complex numbers it is the derivative of the real and imaginary parts.
-    With `has_aux` the function returns a pair, of which the first is differentiated: `(value, tangent, aux)`.
-    Raises ArgumentError for a tangent of another shape or nesting.
+    A tangent has its argument's shape, or is None for an argument, or a part of one, that is held constant; what `f`
+    captured is constant too. The tangent of the value has the value's nesting, shapes and dtypes; it is None for a
+    bool. One pass over the operations of `f`, at about their cost. A complex number is differentiated by its real and
+    imaginary parts. With `has_aux` the function returns a pair, whose first part is differentiated: `(value, tangent,
+    aux)`. Raises ArgumentError for a tangent of another shape or nesting.
 
     >>> jvp(lambda a, b: a / (a + b * b), (2.0, 3.0), (1.0, None))
     (0.18181818181818182, 0.0743801652892562)
@@ -76,22 +76,21 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has
 def linearize(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push]:
     """Return the value of `f(*args)` and a function from tangents, one for each argument, to the tangent of the value.
 
-    `f` runs once; the function may be called often, at the cost of a pass over the tape. It takes and
-    returns what `jvp` does.
+    `f` runs once; each call of the function costs one pass over the tape. It takes and returns tangents as `jvp` does.
 
     >>> value, push = linearize(lambda a, b: a * b, 2.0, 3.0)
     >>> value, push(1.0, 0.0), push(1.0, 1.0)
     (6.0, 3.0, 5.0)
     """
-    # on copies: what the caller writes to an array before the tangents come must not change the result
+    # on copies: a later write of the caller to an array must not change the tangents
     tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(captured=False), replays=False)
     settle(tape)
     return returned_copy(tape), Push(tape)
 
 
 def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable[[Any], Any]]:
-    """Return the value of `f(*args)`, what `linearize` pushes tangents by, and what pulls a seed back to the first
-    argument: `f` runs once.
+    """Return the value of `f(*args)`, the function that pushes tangents forward (see `linearize`), and the pullback to
+    the first argument: `f` runs once.
     """
     tape = record(f, args, {}, context(), grad=True, copy=True, wanted=Wanted(0, False), replays=False)
     settle(tape)
@@ -101,9 +100,9 @@ def both_ways(f: Callable[..., Any], /, *args: Any) -> tuple[Any, Push, Callable
 def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> Tape:
     """Return the tape that computes the value and its tangent: `play(*args, *tangents)` gives what `jvp` gives.
 
-    Beside each operation stands its tangent; its note says of what. `f` may be a tape, as traced or edited by hand, or
-    a gradient tape: then its arguments are those on the tape. A loop becomes one over pairs, of values and tangents;
-    where that is not possible, because a rule looks at values, loops are unrolled.
+    Each operation is followed by its tangent, whose note names it. `f` may be a tape, traced or edited by hand, or a
+    gradient tape: its inputs are the arguments then. A loop becomes one over pairs of values and tangents; where that
+    is impossible, because a rule reads values, loops are unrolled.
 
     >>> tape = forwardtape(lambda a, b: a * b, 2.0, 3.0)
     >>> tape.play(4.0, 5.0, 1.0, 0.0)
@@ -111,7 +110,7 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
     """
     tape = flattened(f) if isinstance(f, Tape) else record(f, args, kwargs, DEFAULT, found=Found(f, args, kwargs))
     if isinstance(f, Tape):
-        activity(tape, {*range(1, len(tape.inputs))} - _given_up(tape))  # which raises where a tangent would be lost
+        activity(tape, {*range(1, len(tape.inputs))} - _given_up(tape))  # raises where a tangent would be lost
     try:
         found = _forward(fill(tape) if any(map(is_loop, tape.ops)) else tape)
     except NoLoop:
@@ -128,7 +127,7 @@ def _listed(tangents: Any) -> tuple[Any, ...]:
 
 
 class Push:
-    """A function from tangents of a tape's arguments to that of its value, which sweeps the tape forwards."""
+    """A function from tangents of a tape's arguments to the tangent of its value, by one forward pass."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -137,7 +136,7 @@ class Push:
         return self.along(given(self._tape, tangents))
 
     def along(self, known: dict[int, Any]) -> Any:
-        """Return the tangent of the value for tangents of inputs by their positions on the tape."""
+        """Return the tangent of the value from tangents of inputs, keyed by position on the tape."""
         pass_ = Pass(self._tape, dict(known))
         deque(pass_.over(), 0)
         return nested(self._tape.result, pass_.known)
@@ -147,7 +146,7 @@ class Push:
 
 
 def given(tape: Tape, tangents: Sequence[Any]) -> dict[int, Any]:
-    """Return the tangents of a tape's inputs, by position; raise ArgumentError where one does not fit."""
+    """Return the tangents of a tape's inputs by position; raise ArgumentError for one that does not fit."""
     known: dict[int, Any] = {}
     parts = tape.structure.args
     if len(tangents) != len(parts):
@@ -176,7 +175,7 @@ def _no_tangent(name: str, val: Any) -> ArgumentError:
 
 
 def fitted(t: Any, x: Input) -> Any:
-    """Return a tangent as one of an input: of its shape and precision."""
+    """Return a tangent of an input, checked against its shape and converted to its precision."""
     name, val = x.label or x.name, x.val
     if not has_gradient(val):
         raise _no_tangent(name, val)
@@ -198,9 +197,7 @@ def fitted(t: Any, x: Input) -> Any:
 
 
 def nested(result: Any, known: dict[int, Any]) -> Any:
-    """Return the tangent of a tape's result from those of its operations, nested as that is:
-    zeros where nothing flowed.
-    """
+    """Return the tangent of a tape's result, nested like it, from those of its operations; zeros where none flow."""
     if result.fn is not pack:
         return _dense(known.get(result.id), result.val)
     parts = [_dense(known.get(arg.id) if isinstance(arg, Operation) else None, value_of(arg)) for arg in result.args]
@@ -209,7 +206,7 @@ def nested(result: Any, known: dict[int, Any]) -> Any:
 
 
 def _dense(t: Any, y: Any) -> Any:
-    """Return a tangent as the caller has it: in memory of its own, nested as the value is, zeros for none."""
+    """Return a tangent for the caller: in memory of its own, nested like the value, zeros for None."""
     if y is None:
         return None
     if not is_leaf(y):
@@ -225,7 +222,7 @@ def _dense(t: Any, y: Any) -> Any:
 
 
 def _forward(tape: Tape) -> Tape:
-    """Copy a flat tape, and put beside each operation its tangent."""
+    """Copy a flat tape, and put the tangent of each operation behind it."""
     tape, seeds = _with_tangents(tape)
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
@@ -234,17 +231,17 @@ def _forward(tape: Tape) -> Tape:
         result = shadow.result
         mark = len(new.ops)
         put_result(new, tracer, (result.val, nested(result, pass_.known)))
-        for op in packed:  # the nest is another now
+        for op in packed:  # the nest of values and tangents replaces it
             new.delete(op)
         for made in new.ops[mark:]:
-            made.code = None  # no line of the program's
+            made.code = None  # belongs to no line of the program
     new.check()
     return new
 
 
 def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:
-    """Return a copy of a tape with an input for the tangent of each input that has one, and
-    by its position, of which.
+    """Return a copy of a tape with a tangent input for each input that has one, and a dict from the positions of the
+    tangent inputs to those of the inputs.
     """
     structure = tape.structure
     inputs = tape.inputs
@@ -272,10 +269,10 @@ def _with_tangents(tape: Tape) -> tuple[Tape, dict[int, int]]:
 
 
 def _given_up(tape: Tape) -> set[int]:
-    """Return the positions of the inputs that were taken as plain numbers."""
+    """Return the positions of the inputs that the program took as plain numbers."""
     return set() if tape.structure is None else {index + 1 for index in tape.structure.given_up}
 
 
 def _unit(x: Any) -> Any:
-    """Return the tangent with which a tape is recorded: ones."""
+    """Return the tangent that is used while a tape is recorded: ones."""
     return conform(1.0, plain(x))

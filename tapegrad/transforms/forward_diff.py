@@ -1,4 +1,4 @@
-"""forwarddiff: a function whose calls are differentiated forwards, in whatever gradient they stand."""
+"""forward_diff: functions whose calls are differentiated in forward mode, within any gradient."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ from tapegrad.tree.copies import running
 
 
 def forwarddiff(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that computes what `f` does, and along with it its derivatives, by which a reverse sweep
-    multiplies.
+    """Return a function that computes what `f` does together with its derivatives, by which a reverse sweep multiplies.
 
-    A call is one operation, which carries a subtape: of values, and of their tangents along each number of the
-    arguments. Nothing of what `f` computes on the way is kept for the sweep, and nothing computed again. A function of
-    arrays number by number takes one pass for each of them, however long; one of n numbers otherwise n. Compiled, it
-    costs what it costs without; a gradient at once takes longer, and less memory where calls follow each other: of five
-    calls, of 50 operations on an array each, a quarter. Nothing chooses it unasked: by `python -m bench.mixed` one call
-    takes as much memory, and of a few numbers it takes up to four times as long.
+    A call is one operation with a subtape, which computes the values and their tangents along each number of the
+    arguments. No intermediate value of `f` is kept for the sweep, and none is recomputed. An elementwise function of
+    arrays takes one pass for each array, whatever its length; n numbers take n passes otherwise. Compiled, the gradient
+    costs the same as without; uncompiled it takes longer, but less memory where calls follow each other: for five
+    calls, each of 50 operations on an array, a quarter. It is never chosen automatically: by `python -m bench.mixed` a
+    single call takes as much memory, and a call on a few numbers up to four times as long.
 
-    Derivatives are by the arguments and by what `f` has captured, of any order; complex and exact numbers are
-    differentiated as by `checkpoint`. Random numbers are drawn once, and `f` may write to the arrays that it is given.
-    Raises MutationError and ArgumentError where `checkpoint` does, ArgumentError where `f` calls a hook.
+    Derivatives are by the arguments and by what `f` captured, of any order; complex and exact numbers are
+    differentiated as by `checkpoint`. Random numbers are drawn once, and `f` may write to its arguments' arrays. Raises
+    MutationError and ArgumentError where `checkpoint` does, and ArgumentError where `f` calls a hook.
 
     Revels, Besard, Churavy, De Sa, Vielma (2018), Dynamic Automatic Differentiation of GPU Broadcast Kernels.
 
@@ -67,7 +66,7 @@ def forwarddiff(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[Any]:
-    """Put the operation on the tape of a trace, and behind it each result with its derivatives; return proxies."""
+    """Record the operation on the tracer's tape, and after it each result with its derivatives; return proxies."""
     wrt = [k for k, x in enumerate(leaves) if isinstance(x, Traced) and has_gradient(plain(x))
            and 0 not in shape_of(plain(x))]
     if any(is_complex(leaves[k]) or system(plain(leaves[k])) is not None for k in wrt):
@@ -75,13 +74,13 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[A
     with collector:
         once = (tracer.once or tracer.economy) is not None and not tracer.replays and len(running.tracers) == 1
         if wrt and once and _are_own(tape, count):
-            # a sweep at once, of the first order: nobody asks where the derivatives come from
+            # a first-order sweep follows at once and never differentiates the derivatives
             y, links = _at_once(tape, wrt, count)
         else:
             body, links = _with_derivatives(tape, wrt, count) if wrt else (tape, {})
             value = body.result.val
-            bare(tape)  # nobody else holds the values
-            call = Checkpoint(bare(body), "forwarddiff", lends=count)  # derivatives are nobody's
+            bare(tape)  # frees the values, which nothing else holds
+            call = Checkpoint(bare(body), "forwarddiff", lends=count)  # nothing else holds the derivatives
             y = list(place(tracer, call, leaves, value))
             if not wrt:
                 return y
@@ -92,25 +91,27 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[A
         y[j] = with_jacobian(value, *given, each=tuple([each for *_, each in parts]))
     for j, value in enumerate(values):
         if isinstance(value, Traced) and is_memory(plain(value)):
-            storage = views.place(y[j]).storage  # in the program it is one array: it shares what that shares
+            storage = views.place(y[j]).storage  # the program sees one array, which shares memory as `value` does
             storage.held = views.place(value).storage.held
             storage.relate(views.place(value).storage)
     return y
 
 
 def _are_own(tape: Tape, count: int) -> bool:
-    """Return whether each array among the results shares memory with no other, with no argument and no constant."""
+    """Return whether each array among the results shares memory with no other result, no argument and no constant."""
     known = [op.val for op in tape.ops if isinstance(op, (Input, Constant)) and is_memory(plain(op.val))]
     results = [y for y in tape.result.val[:count] if is_memory(plain(y))]
     return are_apart(tuple(results)) and not any(overlap(y, x) for y in results for x in known)
 
 
 Links = dict[int, list[tuple[int, int, bool]]]
-"""For each result: by which inputs it has a derivative, which result that is, and if it is of each number by one."""
+"""For each result a list of its derivatives: the number of the input, that of the derivative among the results, and
+whether it is elementwise.
+"""
 
 
 def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape, Links]:
-    """Return a subtape that computes as many results, their derivatives by some inputs, and what was drawn."""
+    """Return a subtape that computes `count` results, their derivatives by some inputs, and the random draws."""
     new = tape.blank()
     tracer = Scalars(new, DEFAULT, proxy.make)
     with recording(tracer):
@@ -126,19 +127,19 @@ def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape,
 
 
 def _at_once(tape: Tape, wrt: Sequence[int], count: int) -> tuple[list[Any], Links]:
-    """Return the values of the results and their derivatives, as they are."""
+    """Return the values of the results and their derivatives, unrecorded."""
     results = list(tape.result.val[:count])
     blocks, links = _blocks(tape, wrt, results, None)
     return [*results, *blocks], links
 
 
 def _blocks(tape: Tape, wrt: Sequence[int], results: Sequence[Any], tracer: Tracer | None) -> tuple[list[Any], Links]:
-    """Return the derivatives of a tape's results by some inputs, and where they stand behind these."""
+    """Return the derivatives of a tape's results by some inputs, and their places behind the results."""
     blocks: list[Any] = []
     links: Links = {}
     for k in wrt:
         x = tape.inputs[1 + k]
-        with np.errstate(all="ignore"):  # the program has not asked for derivatives yet
+        with np.errstate(all="ignore"):  # the program did not request the derivatives: no warnings
             derivatives = _derivatives(tape, x, len(results), tracer)
         for j, found in enumerate(derivatives):
             if found is not None:
@@ -149,8 +150,9 @@ def _blocks(tape: Tape, wrt: Sequence[int], results: Sequence[Any], tracer: Trac
 
 
 def _derivatives(tape: Tape, x: Operation, count: int, tracer: Tracer | None) -> tuple[Any, ...]:
-    """Return the derivatives of a tape's first results by one of its inputs, None where there is none: tangents along
-    ones, or along each number of the input, stacked.
+    """Return the derivatives of a tape's first results by one of its inputs, None where there is none. They are
+    tangents along ones for a scalar or an elementwise dependence, else the stacked tangents along each number of the
+    input.
     """
     results = [y if isinstance(y, Operation) else None for y in tape.result.args[:count]]
 
@@ -167,21 +169,21 @@ def _derivatives(tape: Tape, x: Operation, count: int, tracer: Tracer | None) ->
 
 
 def _along_each(push: Callable[[Any], tuple[Any, ...]], units: Any, tracer: Tracer | None) -> tuple[Any, ...]:
-    """Return what a function that is linear makes of each of some units, stacked."""
+    """Return the results of a linear function for each unit tangent, stacked."""
     along = record(push, (units[0],), {}, DEFAULT)
     result: Any = along.result
-    if type(result) is not Call:  # nothing flows
+    if type(result) is not Call:  # no tangent flows
         return push(units[0])
     walk = batch.Pass(along, [units], [True], len(units), tracer)
     found, _ = walk.batched()
-    if walk.left:  # a rule has looked at values
+    if walk.left:  # a rule has read values
         return tuple([None if column[0] is None else stack(*column, axis=0) for column in zip(*map(push, units))])
     parts = [y if flag else batch.spread(y, len(units)) for y, flag in zip(found.parts, found.flags)]
     return result.kwargs["into"].build(parts)  # type: ignore[no-any-return]
 
 
 def _units(x: Any) -> Any:
-    """Return for each number of an array what is 1 there, and 0 elsewhere."""
+    """Return the unit tangents of an array: for each number an array that is 1 there and 0 elsewhere."""
     count, dtype = math.prod(shape_of(x)), dtype_of(x)
     if is_tensor(x):
         kept = x.dtype if dtype.kind in "fc" else torch.float64
@@ -190,7 +192,7 @@ def _units(x: Any) -> Any:
 
 
 def _is_elementwise(tape: Tape, x: Operation) -> bool:
-    """Return whether each number that depends on an input has its shape, and depends on the one in its place alone."""
+    """Return whether each value that depends on an input has its shape and depends on it elementwise."""
     shape, depends = shape_of(x.val), {x}
     for op in tape.ops:
         given = [arg for arg in operands(op) if arg in depends]

@@ -1,4 +1,4 @@
-"""grad: the stages composed."""
+"""grad: gradients of functions, composed of the stages of the pipeline."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def grad(f: Callable[..., R], /, *args: Any, seed: Any = 1, argnums: Argnums = N
          has_aux: bool = False, **kwargs: Any) -> tuple[R, Any]: ...
 def grad(f: Callable[..., R], /, *args: Any, seed: Any = 1, argnums: Argnums = None, captured: bool = True,
          has_aux: bool = False, **kwargs: Any) -> tuple[R, Any]:
-    """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient with respect to what `f`
-    captured and to each argument.
+    """Return the value of `f(*args, **kwargs)` and `(df, *dargs)`, its gradient with respect to what `f` captured and
+    to each argument.
 
     One forward and one reverse pass, no compilation. Gradients mirror the arguments' nesting, types, shapes and dtypes;
     `df` is a dict by name for a closure, an object for a bound method or callable object, None where nothing was
-    captured. Keyword arguments are passed on and not differentiated. `seed` is the cotangent of the output, needed
-    where that is no real scalar. Raises MissingRule for a function without a rule.
+    captured. Keyword arguments are passed on and not differentiated. `seed` is the cotangent of the output, required
+    unless that is a real scalar. Raises MissingRule for a function without a rule.
 
-    With `argnums`, an argument's number or several, the gradient with respect to those alone, `dx` or `(dx, dy)`; with
-    `captured=False` there is none with respect to what `f` captured. Other gradients are not computed. With `has_aux`
-    the function returns a pair, of which the first is differentiated: `((value, aux), gradients)`.
+    With `argnums`, the number of an argument or several numbers, the gradient is with respect to those alone, `dx` or
+    `(dx, dy)`; with `captured=False` it leaves out what `f` captured. Other gradients are not computed. With `has_aux`
+    the function returns a pair, whose first part is differentiated: `((value, aux), gradients)`.
 
     >>> grad(lambda a, b: a / (a + b * b), 2.0, 3.0)
     (0.18181818181818182, (None, 0.0743801652892562, -0.09917355371900827))
@@ -62,7 +62,7 @@ def grad(f: Callable[..., R], /, *args: Any, seed: Any = 1, argnums: Argnums = N
 
 def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seed: Any, asked: Wanted,
           has_aux: bool) -> tuple[Any, Any]:
-    """Return the value and the gradients of one run, whose values are freed by the sweep."""
+    """Return the value and the gradients of one run; the sweep frees its values."""
     economy = Economy() if watch() is None else None
     with collector:
         tape = record(f, args, kwargs, context(), grad=True, once=economy, wanted=asked, replays=False)
@@ -82,11 +82,10 @@ def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, has_aux: bool 
              **kwargs: Any) -> tuple[Any, ...]: ...
 def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, has_aux: bool = False,
              **kwargs: Any) -> tuple[Any, ...]:
-    """Return the gradient with respect to each positional argument, and to nothing else; with `has_aux` the function
-    returns a pair `(value, aux)`, and the result is `(gradients, aux)`.
+    """Return the gradient with respect to each positional argument; with `has_aux` the function returns a pair
+    `(value, aux)`, and the result is `(gradients, aux)`.
 
-    What `f` captured is constant here, so no work goes into its gradient. Raises ArgumentError where there is no
-    positional argument.
+    What `f` captured is constant, so no work goes into its gradient. Raises ArgumentError without positional arguments.
 
     >>> gradient(lambda a, b: a * b, 2.0, 3.0)
     (3.0, 2.0)
@@ -112,7 +111,7 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     """
     if kwargs:
         check_keywords("pullback", f, kwargs, OPTIONS)
-    # on copies: what the caller writes to an array before the seed comes must not change the gradient
+    # on copies: a later write of the caller to an array must not change the gradient
     tape = record(f, args, kwargs, context(), grad=True, copy=True, wanted=wanted(argnums, captured), replays=False)
     settle(tape)
 
@@ -122,9 +121,9 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
 
 
 def vjp(f: Callable[..., Any], /, *args: Any, has_aux: bool = False, **kwargs: Any) -> tuple[Any, ...]:
-    """Return the value of `f(*args, **kwargs)` and a function from a cotangent of the value, nested and shaped as that
-    is, to the cotangents of the positional arguments, as JAX has it; what `f` captured is constant. With `has_aux` the
-    function returns a pair, of which the first is differentiated: `(value, back, aux)`.
+    """Return the value of `f(*args, **kwargs)` and its pullback, as in JAX: a function from a cotangent, nested and
+    shaped like the value, to the cotangents of the positional arguments. What `f` captured is constant. With `has_aux`
+    the function returns a pair, whose first part is differentiated: `(value, back, aux)`.
 
     >>> value, back = vjp(lambda a, b: a * b, 2.0, 3.0)
     >>> value, back(10.0)
@@ -138,16 +137,16 @@ def vjp(f: Callable[..., Any], /, *args: Any, has_aux: bool = False, **kwargs: A
 
 
 def gradient_of(f: Callable[..., Any], asked: Wanted, has_aux: bool = False) -> Callable[..., Any]:
-    """Return the gradient of a function, of a real number, as a function of the same arguments, to be differentiated
-    again; with `has_aux` the function of the pair of that and of what `f` returns besides.
+    """Return the gradient of a real-valued function as a function of the same arguments, which can be differentiated
+    again; with `has_aux` it returns the pair of the gradient and `aux`.
     """
     def gradient(*args: Any, **kwargs: Any) -> Any:
         tape = record(f, args, kwargs, context(), grad=True, wanted=asked.among(len(args)), replays=False)
         value = tape.result.val
         y, aux = pair_of(value) if has_aux else (value, None)
-        start(y, 1, TWICE)  # which raises where the value is no real number
+        start(y, 1, TWICE)  # raises where the value is no real number
         found = gradients_of(tape, (with_unit(1, y), None) if has_aux else 1)
-        settle(tape)  # after the sweep, which reads what the arrays held
+        settle(tape)  # after the sweep, which reads the arrays as they were
         return (found, aux) if has_aux else found
     return named_as(gradient, f)
 
@@ -156,8 +155,8 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
              **kwargs: Any) -> Tape:
     """Return the tape that computes the value and gradient: the primal calls as triples, then the reverse sweep.
 
-    `f` may be a tape, as traced or edited by hand, or a gradient tape: that is made flat first. Playing the result
-    gives what `grad` returns; `argnums` and `captured` are those of `grad`, for a function.
+    `f` may be a tape, traced or edited by hand, or a gradient tape, which is flattened first. Playing the result gives
+    what `grad` returns; for a function, `argnums` and `captured` are those of `grad`.
 
     >>> tape = gradtape(lambda a, b: a * b, 2.0, 3.0)
     >>> tape.play(4.0, 5.0)
@@ -177,8 +176,8 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
 
 
 def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
-    """Return `(df, *dargs)`, or what is wanted of that, of a primal tape that has its values, by one reverse sweep:
-    with an `economy` the last one, which frees the values.
+    """Return `(df, *dargs)`, or the requested part of it, by one reverse sweep over a primal tape with values. If an
+    `economy` is given this is the last sweep, and it frees the values.
     """
     with Work("differentiating"):
         look_at_sweep(tape, seed)

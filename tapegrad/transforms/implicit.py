@@ -1,8 +1,8 @@
-"""implicit: what a solver finds is differentiated by what it solves, not step by step.
+"""implicit: differentiates a solver's solution through the equation it solves, not through the solver's steps.
 
-Of r(x, p) = 0 the implicit function theorem gives dx = -(dr/dx)⁻¹ (dr/dp) dp. The pullback solves one linear system,
-and pulls its solution back through r, traced at the solution: recorded, it is differentiated as anything else, to any
-order, and its branches are guarded. A. Griewank, A. Walther, "Evaluating Derivatives" (2008), section 15.
+For r(x, p) = 0 the implicit function theorem gives dx = -(dr/dx)⁻¹ (dr/dp) dp. The pullback solves one linear system
+and pulls its solution back through r, traced at the solution. That is recorded, so it is differentiable to any order
+and its branches are guarded. A. Griewank, A. Walther, "Evaluating Derivatives" (2008), section 15.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ from tapegrad.transforms.seed import start
 from tapegrad.transforms.vmap import vmap
 from tapegrad.tree.flatten import is_leaf
 
-DENSE = 512  # unknowns, above which no matrix is made of the derivative
-FEW = 3  # rows of it, below which it does not pay to make them in one batch
-MOST_CONDITION = 1e13  # of a matrix that is inverted
-TOLERANCE = 1e-3  # what a Newton step may change of a solution
+DENSE = 512  # number of unknowns above which no matrix of the derivative is built
+FEW = 3  # number of its rows below which a batch does not pay off
+MOST_CONDITION = 1e13  # largest condition number of a matrix to be inverted
+TOLERANCE = 1e-3  # largest relative change of a solution by a Newton step
 
 
 def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function `(solution, *params)` that returns x where `residual(x, *params)` is zero,
-    differentiable by the params.
+    """Return a function `(solution, *params)` that returns x where `residual(x, *params)` is zero, differentiable by
+    the params.
 
-    The solution is found by `solution`, a function of the params: it runs on plain numbers, of which nothing is
-    recorded, and again at every replay. Or it is x itself, of which the gradient is dropped: a Newton loop that was
-    traced is not unrolled. Residual and solution are numbers, arrays or lists, of as many numbers; params may be
-    nested. What `residual` captured is differentiated as well. Raises UnknownFunction where the derivative by x is
-    singular, or x is no solution.
+    `solution` is a function of the params that finds x: it runs on plain numbers, unrecorded, and again at every
+    replay. Or it is x itself, whose own gradient is dropped: a traced Newton loop is not unrolled. Residual and
+    solution are numbers, arrays or lists of equally many numbers; params may be nested. What `residual` captured is
+    differentiated as well. Raises UnknownFunction where the derivative by x is singular, or x is no solution.
 
     >>> import tapegrad as tg
     >>> def sqrt(a):
@@ -73,7 +72,7 @@ def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Unknowns:
-    """The numbers of a solution as a vector of real numbers, a single one as that number, and back."""
+    """Converts a solution to a vector of real numbers, or a single real number, and back."""
 
     def __init__(self, y: Any) -> None:
         self.shape, self.complex = shape_of(y), ops.is_complex(y)
@@ -81,9 +80,7 @@ class Unknowns:
         self.size = math.prod(self.shape) * (1 + self.complex)
 
     def vector(self, y: Any) -> Any:
-        """Return the numbers of a solution, a cotangent of one, or what is zero there: real
-        ones before imaginary ones.
-        """
+        """Return the numbers of a solution, of its cotangent or of a residual, real parts before imaginary parts."""
         size = math.prod(shape_of(y))
         if self.single and size == 1 and not ops.is_complex(y):
             return ops.reshape(y, ()) if shape_of(y) else y
@@ -91,7 +88,7 @@ class Unknowns:
         return ops.concat(ops.real(y), ops.imag(y), axis=0) if self.complex else y
 
     def solution(self, u: Any) -> Any:
-        """Return the solution that has these numbers."""
+        """Return the solution that consists of these numbers."""
         if self.single:
             return u
         half = self.size // 2
@@ -99,7 +96,7 @@ class Unknowns:
 
 
 class Equations:
-    """What is zero at a solution, as a function of its numbers and of what the solver was given."""
+    """The equations that hold at a solution, as a function of its numbers and of the solver's arguments."""
 
     def __init__(self, solver: Solver, unknowns: Unknowns) -> None:
         self.solver, self.unknowns = solver, unknowns
@@ -112,7 +109,7 @@ class Equations:
 
 
 class Objective:
-    """What is stationary at a solution, as such a function."""
+    """The function that is stationary at a solution, with the same arguments."""
 
     def __init__(self, equations: Equations) -> None:
         self.equations = equations
@@ -123,7 +120,7 @@ class Objective:
 
 
 def pulled(tape: Tape, seed: Any, places: Collection[int]) -> list[Any]:
-    """Return the gradients of a tape's result, times a seed, by the inputs in these places."""
+    """Return the gradients of a tape's result, times a seed, by the inputs at some places."""
     cot = sweep(tape, start(tape.result.val, seed), activity(tape, places))
     return [taken(cot, x.id, x.val) for k, x in enumerate(tape.inputs) if k in places]
 
@@ -147,7 +144,7 @@ def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[i
 
 
 class Residual:
-    """What a solver solves, or an integral is of, as a function of what it was given, for one x."""
+    """A solver's residual, or an integrand, for one x, as a function of the solver's arguments."""
 
     def __init__(self, solver: Solver, *x: Any) -> None:
         self.solver, self.x = solver, x
@@ -173,11 +170,11 @@ def _traced(equations: Equations, u: Any, given: Any) -> Tape:
 
 
 def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Cotangent) -> Any:
-    """Return w of (dr/dx)ᵀ w = dy."""
+    """Return w that solves (dr/dx)ᵀ w = dy."""
     rest, single, u = tape.result.val, not shape_of(dy), tape.inputs[1].val
     if math.prod(shape_of(dy)) > DENSE:
         w = _LINEAR(solver, y, given, dy)
-        # of the mean that dy takes of the unknowns
+        # the change, by a Newton step, of the unknowns' mean with the weights dy
         step = ops.sum(w * rest) / ops.maximum(ops.sum(ops.abs(dy)), 1e-300)
         return _settled(w, step, u, solver=solver)
     rows = _jacobian(tape, dy)
@@ -191,7 +188,7 @@ def _solved(solver: Solver, tape: Tape, y: Any, given: Any, dy: Cotangent) -> An
 
 
 def _check_regular(rows: Any, solver: Solver) -> Any:
-    """Return a matrix, or a number, of which there is an inverse, in whatever units its rows and columns are."""
+    """Return a matrix or number after a check that it has an inverse, whatever the units of its rows and columns."""
     scaled = np.atleast_2d(rows)
     with np.errstate(all="ignore"):
         for axis in (0, 1):
@@ -206,10 +203,10 @@ def _check_regular(rows: Any, solver: Solver) -> Any:
 
 
 def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
-    """Return w, unless a Newton step would still change the solution."""
+    """Return w; raise if a Newton step would still change the solution."""
     most, size = np.abs(step).max(), np.abs(u).max()
     minimum = solver.kind == "minimum"
-    if not most <= TOLERANCE * max(size, 1.0 if minimum else TOLERANCE):  # not a number either
+    if not most <= TOLERANCE * max(size, 1.0 if minimum else TOLERANCE):  # true for nan as well
         raise refused(
             solver.name,
             f"its solution {'is no optimum inside the bounds' if minimum else 'does not solve the equations'}: "
@@ -220,7 +217,7 @@ def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
 
 
 def _check(name: str, check: Callable[..., Any], count: int) -> Op:
-    """Return an op that returns the first of its arguments, once it has been checked: nothing is asked of a tangent."""
+    """Return an op that checks its arguments and returns the first; tangents and cotangents are not checked."""
 
     def partial(dy: Cotangent, *_: Any, solver: Solver) -> Any:
         return dy
@@ -235,7 +232,7 @@ _regular, _settled = _check("regular", _check_regular, 1), _check("settled", _ch
 
 
 def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:
-    """Return the derivative of what a tape returns, a number or a vector like y, by the input in a place."""
+    """Return the derivative of a tape's result, a number or a vector like y, by the input at a place."""
 
     def row(seed: Any) -> Any:
         return pulled(tape, seed, {place})[0]
@@ -248,12 +245,12 @@ def _jacobian(tape: Tape, y: Any, place: int = 1) -> Any:
 
 
 def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
-    """Return the derivative of a function that takes and returns a vector: a row for each number that it returns."""
+    """Return the derivative of a function from a vector to a vector, with one row for each number of the result."""
     tape = record(f, (x,), {}, DEFAULT, grad=True, replays=False)
-    return _jacobian(tape, tape.result.val, len(tape.inputs) - 1)  # behind what f captured
+    return _jacobian(tape, tape.result.val, len(tape.inputs) - 1)  # behind the captured inputs
 
 
-# -- many unknowns: the linear system is solved by products with the derivative, and that is a solver as well
+# -- many unknowns: an iterative solver of the linear system, itself differentiable, by products with the derivative
 
 
 def _find_linear(solver: Solver, y: Any, given: Any, dy: Cotangent) -> Any:
@@ -265,7 +262,7 @@ def _find_linear(solver: Solver, y: Any, given: Any, dy: Cotangent) -> Any:
     product = LinearOperator((dy.size, dy.size), lambda v: pulled(tape, v.ravel(), {1})[0], dtype=dy.dtype)
     sums = product @ np.ones(dy.size)
     if sums.all() and np.allclose(product @ (dy / sums), dy, 1e-12, 1e-12 * np.abs(dy).max()):
-        return dy / sums  # each equation has an unknown of its own
+        return dy / sums  # the matrix is diagonal
     w, failed = (
         cg(product, dy, rtol=1e-12, maxiter=20 * dy.size)
         if solver.kind == "minimum"
@@ -293,7 +290,7 @@ def _residual(x: Any, residual: Any, solution: Any, params: Any) -> Any:
 
 
 def _solution(x: Any, residual: Any, params: Any) -> Any:
-    """Return a solution as a number or array that has derivatives, once the residual has shown what it reads."""
+    """Return a solution as a number or array that has derivatives; a call of the residual records what it reads."""
     x = _inexact(x)
     residual(x, *params)
     return x

@@ -1,7 +1,7 @@
-"""integral: what a quadrature computes is differentiated by its integrand and its limits, by Leibniz's rule.
+"""integral: differentiates a quadrature through its integrand and its limits, by Leibniz's rule.
 
-The derivative by what the integrand reads is the integral of its gradient, all numbers in one: a call of a solver
-again, of which there is a derivative likewise.
+The derivative by what the integrand reads is the integral of its gradient, all components in one vector. That integral
+is again a call of a solver, with a derivative of the same kind.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tapegrad.transforms.jumps import Path, check_jumps, check_poles
 from tapegrad.transforms.vmap import vmap
 from tapegrad.tree.flatten import Structure, flatten
 
-ACCURACY = 1e-10  # of the integrals that are derivatives
-AGREES = 1e-8  # to what the rule of half as many places differs: the finer one is more accurate by far
-INTERVALS = 64  # in which many places are computed together
+ACCURACY = 1e-10  # tolerance of the integrals that are derivatives
+AGREES = 1e-8  # largest difference to the rule of half as many nodes; the finer rule is far more accurate
+INTERVALS = 64  # number of intervals that are tried with batched nodes
 
 
 def _fejer(count: int) -> tuple[Any, Any]:
-    """Return the places and weights of Fejér's second rule from -1 to 1, whose every second place is one of the rule of
-    half as many (Fejér, 1933; Waldvogel, BIT 46, 2006).
+    """Return the nodes and weights of Fejér's second rule from -1 to 1; every second node is one of the rule of half as
+    many (Fejér, 1933; Waldvogel, BIT 46, 2006).
     """
     angles = np.arange(1, count + 1) * math.pi / (count + 1)
     odd = np.arange(1, count + 1, 2)
@@ -69,12 +69,12 @@ def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[i
 
 
 def _pulled(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], *_: Any) -> Any:
-    """Return the gradient of an integrand at x by the leaves in some places, as one vector."""
+    """Return the gradient of an integrand at x by the leaves at some places, as one vector."""
     return _traced(x, solver, dy, given, wrt)[1]
 
 
 def _traced(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...]) -> tuple[Tape, Any]:
-    """Return a tape of an integrand at x, and that gradient."""
+    """Return a tape of an integrand at x, and the gradient that `_pulled` returns."""
     tape = record(_Integrand(solver), (x, given), {}, DEFAULT, grad=True)
     places = {i + 2 for i in map(plain, wrt)}
     check_jumps(solver.name, tape, {1}, places, try_=_TWO)
@@ -82,7 +82,7 @@ def _traced(x: Any, solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, .
 
 
 class _Integrand:
-    """An integrand as a function of x and of what the solver was given."""
+    """An integrand as a function of x and of the solver's arguments."""
 
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
@@ -93,8 +93,8 @@ class _Integrand:
 
 @lru_cache(maxsize=64)
 def _compiled(solver: Solver, into: Structure, wrt: tuple[int, ...]) -> Any:
-    """Return a compiled function of x, and the leaves of a cotangent and of what a solver was given: that gradient, and
-    on which side the integrand is of its poles that move.
+    """Return a compiled function of x and the leaves of a cotangent and of the solver's arguments. It returns the
+    gradient of the integrand, and on which side of each of its moving poles the integrand is.
     """
 
     def gradient(x: Any, *leaves: Any) -> tuple[Any, list[Any]]:
@@ -109,8 +109,8 @@ def _compiled(solver: Solver, into: Structure, wrt: tuple[int, ...]) -> Any:
 
 @lru_cache(maxsize=64)
 def _together(solver: Solver, into: Structure, wrt: tuple[int, ...]) -> list[Any]:
-    """Return a compiled function of some x, and those leaves: the gradients at each. The list is empty once it is known
-    that they cannot be computed together.
+    """Return a list of one compiled function, from several x and the same leaves to the gradients at each. The list is
+    emptied once it turns out that they cannot be computed in a batch.
     """
     one = _compiled(solver, into, wrt).__wrapped__
 
@@ -126,7 +126,7 @@ def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limit
     compiled = _compiled(solver, into, wrt)
     ends = [limits.a, *([] if limits.points is None else sorted(limits.points)), limits.b]
     together = _together(solver, into, wrt) if all(map(math.isfinite, ends)) else []
-    if together and not compiled((limits.a + limits.b) / 2, *leaves)[1]:  # nor poles, whose sides are compared
+    if together and not compiled((limits.a + limits.b) / 2, *leaves)[1]:  # with poles, the sides must be compared
         try:
             with np.errstate(all="ignore"):  # at a singularity
                 found = _by_halves(lambda xs: together[0](xs, *leaves), ends)
@@ -138,8 +138,8 @@ def _find(solver: Solver, dy: Cotangent, given: Any, wrt: tuple[int, ...], limit
 
 
 def _by_halves(f: Callable[[Any], Any], ends: Sequence[float]) -> Any:
-    """Return the integral of a function of some places, which returns a vector for each; None where it does not
-    converge soon. Intervals are halved until Fejér's rule and that of every second of its places agree.
+    """Return the integral of a function that maps an array of nodes to a vector for each; None if it does not converge
+    soon. Intervals are halved until Fejér's rule agrees with the rule of every second node.
     """
     total, open_, left = 0.0, [*pairwise(ends)], INTERVALS
     while open_ and left:
@@ -177,7 +177,7 @@ def _one_by_one(solver: Solver, compiled: Any, leaves: list[Any], given: Any, wr
         points=limits.points,
         full_output=True,
     )
-    if not info.success and info.status != 2:  # rounding is no failure
+    if not info.success and info.status != 2:  # rounding errors are no failure
         raise refused(
             solver.name,
             f"the integral of the integrand's gradient has not converged: {info.message}",

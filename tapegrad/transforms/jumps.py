@@ -1,6 +1,6 @@
-"""jumps: where a program jumps by what it is integrated over, and the jump moves with a parameter, a term is missing.
+"""jumps: refuses to integrate a program that jumps where the jump moves with a parameter.
 
-The gradient of the integral has one that the integral of the gradient has not, and nothing on a tape tells how large.
+The gradient of the integral then has a term that the integral of the gradient lacks, and no tape shows its size.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tapegrad.trace.steering import agree, poles_of, same_side, side, steering
 from tapegrad.trace.steering import sides as sides_of
 from tapegrad.trace.tracer import record
 
-FEWEST, MOST = 10, 52  # halvings of the way between two arguments, until a jump is found
-START = 1e-9  # of the way between the first two: what switches no later has switched where the integration begins
-TOLERANCE = 1e-5  # of what a part of a function is, by which it changes where it does not jump
+FEWEST, MOST = 10, 52  # least and most bisections in the search for a jump between two arguments
+START = 1e-9  # start of the first search, as a part of the interval: an earlier switch is at the start of integration
+TOLERANCE = 1e-5  # largest relative change of a function that does not jump
 
 
 class Evaluation(NamedTuple):
-    """A function at one place of the way between two arguments."""
+    """A function evaluated at one place between two arguments."""
 
     at: float
     tape: Tape
@@ -41,9 +41,7 @@ class Evaluation(NamedTuple):
 
 
 def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> None:
-    """Refuse a tape that compares or rounds what depends on inputs in each group of places; abs
-    and max only have kinks.
-    """
+    """Refuse a tape where a comparison or rounding depends on inputs in each group; abs and max have kinks only."""
     depends = [activity(tape, places) for places in groups]
     for op, arguments in steering(tape.ops):
         if all(any(found[arg.id] for arg in arguments) for found in depends):
@@ -56,20 +54,20 @@ def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> N
 
 
 class Path(NamedTuple):
-    """A function, the first of its arguments as a function of one number, and what it gets after those."""
+    """A function, its first arguments as a function of one number, and its last argument."""
 
     fn: Callable[..., Any]
     args: Callable[[float], list[Any]]
     rest: Any
 
     def tape(self, x: float) -> Tape:
-        """Return the tape of the function there."""
+        """Return the tape of the function at x."""
         return record(self.fn, (*self.args(x), self.rest), {}, DEFAULT, grad=True)
 
 
 def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[int], try_: str) -> None:
-    """Refuse a function that jumps through a pole, as atan(1 / (x - p)) does, between two places of a path where it was
-    asked, if what has the pole depends on inputs in each group of places.
+    """Refuse a function that jumps through a pole, as atan(1 / (x - p)) does, between two of the places of a path where
+    it was evaluated, if the pole depends on inputs in each group of places.
     """
     def moving(tape: Tape) -> list[Call]:
         found = list(poles_of(tape.ops))
@@ -82,7 +80,7 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
 
     first = path.tape(xs[0])
     asked = moving(first)
-    guarded = any(isinstance(op, Guard) for op in first.ops)  # elsewhere there may be a pole
+    guarded = any(isinstance(op, Guard) for op in first.ops)  # another branch may have a pole
     leaves = [op.val for op in first.ops if isinstance(op, Input)]
 
     def played(x: float) -> dict[int, Any]:
@@ -90,7 +88,7 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
         run = Run(first, [leaves[0], *args, *leaves[1 + len(args):]], redraw=False, keep=True)
         try:
             deque(run, 0)
-        except TapeError:  # another branch
+        except TapeError:  # x takes another branch
             return evaluated(x).sides
         values = [[run.values[arg.id] if isinstance(arg, Operation) else arg for arg in op.args] for op in asked]
         return {i: side(op, *given) for i, (op, given) in enumerate(zip(asked, values))}
@@ -107,10 +105,12 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
 
 def check_path(name: str, fn: Callable[..., Any], points: Sequence[tuple[float, Any]], sides: Sequence[Any], rest: Any,
                places: Collection[int]) -> None:
-    """Refuse a slope `fn(t, y, rest)` that jumps between two points of a solution, if what jumps depends on inputs in
-    some places. Given is on which sides it is at the points. Where the slope is continuous, and its derivative is not,
-    the sensitivities have no jump; where it jumps, they jump by the jump times how the switch moves, which no slope
-    knows. E. Hairer, S. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), II.6.
+    """Refuse a slope `fn(t, y, rest)` that jumps between two points of a solution, if the switch depends on inputs at
+    some places; `sides` tells for each point on which side of its switches the slope is.
+
+    Where the slope is continuous and its derivative is not, the sensitivities do not jump. Where the slope jumps, they
+    jump by its jump times the motion of the switch, which no slope contains. E. Hairer, S. Nørsett, G. Wanner, "Solving
+    Ordinary Differential Equations I" (1993), II.6.
     """
     for k, (here, there) in enumerate(itertools.pairwise(sides)):
         if agree(here, there):
@@ -134,8 +134,8 @@ def check_path(name: str, fn: Callable[..., Any], points: Sequence[tuple[float, 
 
 
 def _switch(before: Evaluation, after: Evaluation, places: Collection[int]) -> Operation | None:
-    """Return the operation by which two evaluations differ, if that depends on inputs in some places. The programs are
-    the same up to the first guard that differs.
+    """Return the first operation that differs between two evaluations and depends on inputs at some places. The
+    programs are the same up to the first guard that differs.
     """
     depends = activity(before.tape, places)
     for i, (op, arguments) in enumerate(steering(before.tape.ops, poles=True)):
@@ -149,7 +149,7 @@ def _switch(before: Evaluation, after: Evaluation, places: Collection[int]) -> O
 
 def jumps(at: Callable[[float], Evaluation], begin: Evaluation,
           end: Evaluation) -> Iterator[tuple[Evaluation, Evaluation]]:
-    """Find each switch between two places by bisection; yield what is before and after where the function jumps."""
+    """Find each switch between two places by bisection; yield the evaluations around it if the function jumps."""
     while not agree(begin.sides, end.sides):
         before, after = begin, end
         scale = np.maximum(abs(begin.value), abs(end.value))
@@ -157,7 +157,7 @@ def jumps(at: Callable[[float], Evaluation], begin: Evaluation,
             if halvings >= FEWEST and not _apart(before, after, scale):
                 break
             middle = _finite(at, (before.at + after.at) / 2)
-            if middle is None:  # at a pole itself
+            if middle is None:  # the pole itself
                 break
             before, after = (middle, after) if agree(middle.sides, begin.sides) else (before, middle)
         if _apart(before, after, scale):
@@ -169,7 +169,7 @@ def _finite(at: Callable[[float], Evaluation], x: float) -> Evaluation | None:
     try:
         with np.errstate(all="ignore"):
             found = at(x)
-    except (ZeroDivisionError, ValueError):  # of math.pow
+    except (ZeroDivisionError, ValueError):  # raised by math.pow
         return None
     return found if np.all(np.isfinite(found.value)) else None
 

@@ -1,6 +1,4 @@
-"""loop_gradient: the gradient of a loop is two loops, one that keeps what the sweep needs of each run, and one that
-sweeps over them backwards.
-"""
+"""loop_gradient: the gradient of a loop as two loops: one keeps residuals of each iteration, one sweeps over them."""
 
 from __future__ import annotations
 
@@ -16,12 +14,14 @@ from tapegrad.numbers.kinds import Cotangent
 from tapegrad.numbers.tensor_array import unwrap, wrap
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import may_repeat
-from tapegrad.ops import getfield, read, setitem
+from tapegrad.ops import add, getfield, multiply, negative, read, setitem, subtract
 from tapegrad.ops.loop import Loop, live, put
 from tapegrad.ops.structure import put_results
 from tapegrad.rules.activity import activity, has_gradient
+from tapegrad.rules.op import Op
 from tapegrad.tape.liveness import leading
-from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, value_of
+from tapegrad.tape.spec import spec_of
+from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.guards import FIXED
@@ -43,15 +43,17 @@ from tapegrad.transforms.loop_types import (
 from tapegrad.transforms.primal_copy import copy_primal
 from tapegrad.transforms.reverse import record_sweep
 
+QUICK = frozenset([add, subtract, multiply, negative])
+LARGE = 1024  # elements
+
 
 def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tuple[tuple[Any, ...], Any]:
-    """Put a loop that keeps what its sweep needs on the tape of a tracer; return proxies of what it
-    returns, and its pullback.
+    """Record the forward loop of a gradient on the tracer's tape; return proxies of the results, and the pullback.
 
-    The sweep carries no cotangents but of what the `taken` results depend on: nothing would
-    flow to others, but 0 * inf.
+    The sweep carries only cotangents of values on which the `taken` results depend: nothing but 0 * inf would flow to
+    others.
 
-    `lax.scan` is differentiated like that (Bradbury et al., JAX); what is summed over the runs, is summed in place.
+    `lax.scan` is differentiated like that (Bradbury et al., JAX); sums over the iterations are accumulated in place.
     """
     parts = _Gradient(op.fn, taken)
     forward, count = parts.forward, op.fn.count
@@ -80,10 +82,11 @@ def trace_loop(op: Call, args: list[Any], tracer: Tracer, taken: set[int]) -> tu
 
 
 class _Gradient:
-    """The two loops. `forward` collects `kept` (samples of it) besides what the loop itself returns. `backward` carries
-    the cotangents of what the loop carries (`seeds`, samples by number of the result) and sums those of what is given
-    to all runs (`totals`, by number of the argument); it is listed those of what the loop collects (`collected`, by
-    number of the result), and collects those of what the loop is listed (`elements`, by number of the argument).
+    """The two loops of a gradient. `forward` collects `kept` (as samples) besides the loop's own results. `backward`
+    carries the cotangents of the carried values (`seeds`, samples by number of the result) and sums those of the
+    arguments that all iterations share (`totals`, by number of the argument). It iterates over the cotangents of
+    collected results (`collected`, by number of the result), and collects those of listed arguments (`elements`, by
+    number of the argument).
     """
 
     def __init__(self, loop: Loop, taken: set[int]) -> None:
@@ -104,7 +107,7 @@ class _Gradient:
         self._write()
 
     def _sweep(self) -> None:
-        """Record what the body and its sweep compute, of a run whose cotangents are those of the samples."""
+        """Record the body and its sweep for one iteration, with cotangents of the samples' types."""
         loop = self.loop
         self.tape = new = loop.body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
@@ -127,7 +130,7 @@ class _Gradient:
                          else ZERO for j in self.seeds}
                 self.outs = {j: dx if _flows(dx) else zero(self.seeds[j]) for j, dx in found.items()}
                 if any(type(x.val) is tuple and _flows(cot[x.id]) for x in (*given, *listed)):
-                    raise NoLoop  # cotangents of results of several parts, of which one run uses one
+                    raise NoLoop  # cotangents of tuples, of which an iteration uses one part
                 self.sums: dict[int, tuple[Operation, Any]] = {}
                 for i, x in enumerate(given):
                     if has_gradient(x.val) and _flows(cot[x.id]):
@@ -142,14 +145,14 @@ class _Gradient:
                 self.results = {j: tracer.lift(dx) for j, dx in self.outs.items()}
                 self.added = {i: tracer.lift(made) for i, (_, made) in self.sums.items()}
                 for made in new.ops[mark:]:
-                    made.code = None  # no line of the program's
+                    made.code = None  # belongs to no line of the program
         except TapeError as err:
             raise NoLoop from err
         if any(type(op) is Guard and op.fact not in FIXED for op in new.ops[self.primal:]):
-            raise NoLoop  # a rule has looked at a value, which may be another in another run
+            raise NoLoop  # a rule has read a value, which may differ in another iteration
 
     def _settled(self) -> bool:
-        """Return whether cotangents come out as they went in; take those that came out for the next try."""
+        """Return whether an iteration preserves the cotangents' types; the next try starts from the new types."""
         for i, (total, made) in self.sums.items():
             if kind_of(total.val) != kind_of(made):
                 raise NoLoop
@@ -159,14 +162,12 @@ class _Gradient:
         return same
 
     def _write(self) -> None:
-        """Part what was recorded: into what the loop itself computes, and the sweep, which gets of it
-        what it needs from each run.
-        """
+        """Split the recorded tape into the loop's own body and the sweep's, which gets residuals of each iteration."""
         loop, ops = self.loop, self.tape.ops
         wanted = (*self.results.values(), *self.added.values(), *self.each.values())
         leads = leading(ops, wanted)
         needed = [op for op in ops if leads[op.id]]
-        cheap = _views(ops[:self.primal], loop)
+        cheap = _recomputed(ops[:self.primal], loop)
         kept: dict[Operation, None] = {}
         for op in needed:
             if op.id > self.primal:
@@ -190,7 +191,7 @@ class _Gradient:
 
     def _sweeping(self, needed: list[Operation], kept: list[Operation], cheap: set[Operation],
                   wanted: Sequence[Any]) -> Tape:
-        """Return the body of the loop that sweeps."""
+        """Return the body of the backward loop."""
         body = self.loop.body.blank()
         at: dict[Operation, Any] = {}
         ops = self.tape.ops
@@ -220,7 +221,7 @@ def _flows(dx: Any) -> bool:
 
 
 def _total(dx: Any, x: Any) -> Any:
-    """Return zeros of the type that a sum of such cotangents has."""
+    """Return zeros of the type of a sum of such cotangents."""
     if type(dx) is not Scatter:
         made = _project(dx, x)
         return zero(made._val if hasattr(type(made), "_tracer") else made)
@@ -232,9 +233,7 @@ def _total(dx: Any, x: Any) -> Any:
 
 
 def _added(total: Any, dx: Any, x: Any) -> Any:
-    """Return a sum and one more cotangent; the pieces of a sparse one are added at their places, which costs no
-    more than they are large.
-    """
+    """Return a sum plus one more cotangent; the pieces of a sparse one are added at their places only."""
     if type(dx) is not Scatter:
         return total + _project(dx, x)
     for link in reversed(list(dx.chain())):
@@ -248,12 +247,18 @@ def _added(total: Any, dx: Any, x: Any) -> Any:
     return total + unwrap(dx.base) if _flows(dx.base) else total
 
 
-def _views(ops: list[Operation], loop: Loop) -> set[Operation]:
-    """Return what the sweep has, or views itself, in each run: steps, what is given, constants, and views of those."""
+def _recomputed(ops: list[Operation], loop: Loop) -> set[Operation]:
+    """Return the operations that the sweep needs no residuals for: steps, given values, constants, and what it computes
+    again of these: views, and large sums and products, which take longer to store than to compute.
+    """
     found = set(ops[:1 + loop.sizes[0] + loop.sizes[1]])
     for op in ops:
-        if type(op) is Constant or (getattr(op.fn, "view", False)
-                                    and all(arg in found for arg in op.args if isinstance(arg, Operation))):
+        if type(op) is Constant or (type(op) is Call and found.issuperset(operands(op)) and (
+                _is_view(op) or (op.fn in QUICK and op.spec.size >= LARGE))):
             found.add(op)
     return found
 
+
+def _is_view(op: Call) -> bool:
+    """True for a view of the first argument, and for one element of it: none at places that an array tells."""
+    return type(op.fn) is Op and op.fn.memory.of == 0 and not any(spec_of(x).ndim for x in operands(op)[1:])

@@ -1,4 +1,4 @@
-"""loop_tangent: a tape with the tangent of each operation beside it; of a loop, that carries them, one over pairs."""
+"""loop_tangent: a tape with the tangent of each operation beside it; a loop becomes a loop over pairs."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from tapegrad.tree.flatten import leaves_of
 
 def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
            results: list[Any] | None = None) -> tuple[Tape, Pass, list[Operation]]:
-    """Copy a flat tape on which some inputs are the tangents of others, `seeds` by position, and put beside each
-    operation its tangent.
+    """Copy a flat tape and record the tangent of each operation beside it; `seeds` maps the positions of tangent inputs
+    to those of their inputs.
 
-    Return the tape of proxies of what was copied, what their tangents are, and the nest of the result, if there is one.
-    Loops carry the tangents that `results` depend on, those of the tape without them.
+    Return the tape of proxies of the copied operations, the pass that holds their tangents, and the nest of the result,
+    if there is one. Loops carry only the tangents on which `results` depend, by default the tape's.
     """
     pass_ = Pass(tape, {})
     packed: list[Operation] = []
@@ -73,8 +73,8 @@ def beside(tape: Tape, seeds: dict[int, int], new: Tape, tracer: Tracer,
 
 def _trace_loop(op: Call, args: list[Any], ts: dict[int, Any], tracer: Tracer,
                 taken: set[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Put a loop over pairs on the tape of a tracer, of the tangents of some arguments by their places; return proxies
-    of what the loop returns, and of the tangents of that.
+    """Record a loop over pairs on the tracer's tape, with the tangents of some arguments by place; return proxies of
+    the loop's results, and of their tangents.
 
     `lax.scan` is differentiated like that (Bradbury et al., JAX).
     """
@@ -97,7 +97,7 @@ def _trace_loop(op: Call, args: list[Any], ts: dict[int, Any], tracer: Tracer,
 
 
 def _paired(sizes: Sequence[int], xs: Sequence[Any], ts: dict[int, Any]) -> list[Any]:
-    """Return the parts of `xs`, of some sizes, and behind each the tangents of what is in it, by place."""
+    """Return the parts of `xs`, of some sizes, each followed by the tangents of its elements, keyed by place."""
     found: list[Any] = []
     start = 0
     for size in sizes:
@@ -108,8 +108,8 @@ def _paired(sizes: Sequence[int], xs: Sequence[Any], ts: dict[int, Any]) -> list
 
 
 class _Pairs:
-    """A loop, and beside the values in it their tangents: `samples` of those of its arguments, by place, of which
-    the first that is carried is the one at `first`; and of those of its results, the `tangents`.
+    """A loop over values and their tangents: `samples` are those of the arguments' tangents, keyed by place, with the
+    carried ones from place `first` on; `tangents` are those of the results.
     """
 
     def __init__(self, old: Loop, ts: dict[int, Any], taken: set[int]) -> None:
@@ -126,7 +126,7 @@ class _Pairs:
         self._write(new, parts)
 
     def _begun(self, ts: dict[int, Any]) -> dict[int, Any]:
-        """Return samples of the tangents: of what there is one of, or in some run will be, and a result depends on."""
+        """Return samples of the tangents that exist at first or in a later iteration and on which a result depends."""
         old, steps = self.old, 1 + self.old.sizes[0]
         leads = leading(old.body.ops, [old.results[j] for j in self.live])
         found = {i: self._sample(i, t) for i, t in ts.items() if leads[self.inputs[i].id]}
@@ -140,7 +140,7 @@ class _Pairs:
         return dict(sorted(found.items()))
 
     def _sample(self, i: int, t: Any) -> Any:
-        """Return the tangent of an argument in the first run."""
+        """Return the tangent of an argument in the first iteration."""
         if not self.old.sizes[1] <= i < self.first:
             return t._val if isinstance(t, Traced) else t
         if not isinstance(t, Traced):
@@ -148,7 +148,7 @@ class _Pairs:
         return t._val[0]
 
     def _seeded(self) -> tuple[Tape, dict[int, int]]:
-        """Return the body with inputs for the tangents, and of which each is, by position."""
+        """Return the body with inputs for the tangents, and a dict from their positions to those of their inputs."""
         walk = Walk(self.old.body)
         made = {i: Input(sample, f"t{self.inputs[i].label}") for i, sample in self.samples.items()}
         for x in [*self.old.body.inputs[:1 + self.old.sizes[0]], *_paired(self.old.sizes[1:], self.inputs, made)]:
@@ -164,7 +164,7 @@ class _Pairs:
         return walk.done(), {t.id: walk.at[self.inputs[i].id].id for i, t in made.items()}
 
     def _recorded(self) -> tuple[Tape, list[Any]]:
-        """Return the tape of a run with its tangents, and what it returns."""
+        """Return the tape of one iteration with its tangents, and the results."""
         body, seeds = self._seeded()
         new = body.blank()
         tracer = Plain(new, DEFAULT, proxy.make)
@@ -183,11 +183,11 @@ class _Pairs:
         except TapeError as err:
             raise NoLoop from err
         if any(isinstance(op, Guard) and op.origin and op.fact not in FIXED for op in new.ops):
-            raise NoLoop  # a rule has looked at a value, which may be another in another run
+            raise NoLoop  # a rule has read a value, which may differ in another iteration
         return new, parts
 
     def _settled(self) -> bool:
-        """Return whether tangents come out as they went in; take those that came out for the next try."""
+        """Return whether an iteration preserves the tangents' types; the new types are the samples of the next try."""
         self.tangents = {j: value_of(t._op) if isinstance(t, Traced) else t for j, t in self.tangents.items()}
         carried = {self.first + j: t for j, t in self.tangents.items() if j < self.old.sizes[3]}
         same = all(kind_of(self.samples[i]) == kind_of(t) for i, t in carried.items())
@@ -195,8 +195,8 @@ class _Pairs:
         return same
 
     def _write(self, new: Tape, parts: list[Any]) -> None:
-        """Make the body of what was recorded and is needed."""
-        body, kept = needed(new, parts, lambda guard: not guard.origin)  # what a rule has read of a type stays as it is
+        """Build the loop from the recorded operations that are needed."""
+        body, kept = needed(new, parts, lambda guard: not guard.origin)  # types that rules have read do not change
         put_results(body, kept)
         _, given, listed, carried = self.old.sizes
         fixed, lists = (sum(i in places for i in self.samples) for places in (range(given), range(given, self.first)))
@@ -205,9 +205,7 @@ class _Pairs:
 
 
 def _keep(tracer: Tracer, mark: int, found: Any) -> None:
-    """Drop what was recorded from `mark` on and leads to nothing: what a pullback computed of
-    no matter which cotangent.
-    """
+    """Drop operations recorded from `mark` on that no tangent needs: a pullback is traced on an arbitrary cotangent."""
     new = tracer.tape
     recorded, wanted = new.ops[mark:], {part._op for part in leaves_of(found) if isinstance(part, Traced)}
     for op in reversed(recorded):
@@ -222,7 +220,7 @@ def _keep(tracer: Tracer, mark: int, found: Any) -> None:
     for op in kept:
         new.ops.append(op)
         op.id = len(new.ops)
-    # what is dropped is recorded anew
+    # dropped constants and guards may be recorded anew
     tracer.constants = {key: known for key, known in tracer.constants.items() if known[1] in new}
     tracer.guarded = {(at, fact) for at, fact in tracer.guarded
                       if at <= mark} | {(op.args[0].id, op.fact) for op in kept if isinstance(op, Guard)}

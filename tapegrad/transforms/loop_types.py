@@ -1,4 +1,4 @@
-"""loop_types: the types of the derivatives of what loops carry, collect and are listed, and what there is any of."""
+"""loop_types: the types of the derivatives of values that loops carry, collect and are listed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.transforms.primal_copy import Scalars
 from tapegrad.tree.flatten import flatten
 
-# what the derivative of a carried value is, is found by trying: from the first run on, it
-# is what the body makes of it
+# The type of a carried value's derivative is found by trial: from the first iteration on, it is the type that the body
+# computes.
 TRIES = 4
 
 
 class NoLoop(TapeError):
-    """The derivative of a loop is none: what a rule does depends on values of each run, or
-    types change from run to run.
-    """
+    """Raised where a loop's derivative is no loop: a rule reads values, or types change between iterations."""
 
     def __init__(self, what: str = "the derivative of a loop is no loop", where: Location | None = None,
                  try_: str = "tg.unroll(tape)") -> None:
@@ -37,9 +35,7 @@ class NoLoop(TapeError):
 
 
 class Plain(Scalars):
-    """Records views as what they are computed to be: the rules of a body write to none, and where one
-    lies may depend on the run.
-    """
+    """Records views as computed values: rules of a body do not write to them, and their place may vary by iteration."""
 
     __slots__ = ()
 
@@ -48,7 +44,7 @@ class Plain(Scalars):
 
 
 def zero(x: Any) -> Any:
-    """Return the derivative of which nothing comes, as the sample of one of `x`."""
+    """Return a zero derivative of `x`, as a sample of the type."""
     if is_tensor(x):
         return torch.zeros(x.shape, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64,
                            device=x.device)
@@ -61,7 +57,7 @@ def zero(x: Any) -> Any:
 
 
 def begin(dy: Any, like: Any) -> Any:
-    """Return the cotangent of a last value, or the tangent of a first one, of the type that it has in the loop."""
+    """Return the cotangent of a last value, or the tangent of a first one, in the type that it has in the loop."""
     dy = dense(dy)
     if isinstance(dy, Absorbing):
         return nothing(like)
@@ -77,7 +73,7 @@ def begin(dy: Any, like: Any) -> Any:
 
 
 def nothing(like: Any) -> Any:
-    """Return zeros of a type: an array that may be written to."""
+    """Return zeros of the type of `like`, in an array that may be written to."""
     if is_tensor(like):
         return torch.zeros_like(like)
     return zeros(like.shape, dtype=like.dtype) if type(like) is np.ndarray else type(like)(0)
@@ -89,7 +85,7 @@ def kind_of(x: Any) -> Any:
 
 
 class Listed:
-    """The derivative of a sequence that a loop collected or was listed, as one value: the proxy of a tuple."""
+    """The derivative of a sequence that a loop collected or was listed, as one value: a proxy of a tuple."""
 
     __slots__ = ("proxy", "tracer")
 
@@ -122,9 +118,7 @@ class Listed:
 
 
 def sequence(dy: Any, like: Any, count: int, tracer: Tracer) -> Operation:
-    """Return the cotangent of what a loop collects: a tuple whose elements are of the type
-    that they have in the loop.
-    """
+    """Return the cotangent of a collected result: a tuple whose elements have their type in the loop."""
     if type(dy) is Listed:
         if any(kind_of(element) != kind_of(like) for element in dy.proxy._val):
             raise NoLoop
@@ -133,12 +127,12 @@ def sequence(dy: Any, like: Any, count: int, tracer: Tracer) -> Operation:
     if isinstance(dy, Absorbing):
         return packed([nothing(like)] * count, tracer)
     if any(isinstance(element, Absorbing) for element in dy):
-        raise NoLoop  # nothing flows to some runs, but 0 * inf
+        raise NoLoop  # nothing but 0 * inf flows to some iterations
     return packed([begin(element, like) for element in dy], tracer)
 
 
 def packed(elements: Sequence[Any], tracer: Tracer) -> Operation:
-    """Put a tuple on the tape."""
+    """Record a tuple on the tape."""
     lifted: dict[int, Any] = {id(element): tracer.lift(element) for element in elements}
     parts = tuple([lifted[id(element)] for element in elements])
     into = flatten(tuple([0] * len(parts)), "", [], [])
@@ -146,11 +140,11 @@ def packed(elements: Sequence[Any], tracer: Tracer) -> Operation:
 
 
 def lifted(arg: Any, tracer: Tracer) -> Any:
-    """Return what stands for an argument of a loop on a tape; a sequence is one."""
+    """Return the operation or constant of a loop's argument; a sequence is one operation."""
     return tracer.lift(tracer.pack(arg) if type(arg) is tuple else arg)
 
 
 def field(tracer: Tracer, call: Operation, k: int, val: Any) -> Any:
-    """Return a proxy of one of a loop's results; what was collected is one value."""
+    """Return a proxy of one of a loop's results; a collected sequence is one value."""
     made = Call(getfield, (call, k), None, val)
     return tracer.proxy(tracer.place(made), val, tracer) if type(val) is tuple else tracer.append(made)

@@ -1,10 +1,10 @@
-"""ode: the solution of a differential equation is differentiated by the equation of its sensitivities.
+"""ode: differentiates the solution of a differential equation through the equation of its sensitivities.
 
-Of dy/dt = f(t, y, p) the derivative S of y by its start and by p solves dS/dt = (df/dy) S + df/dp. It is solved on the
-steps and along the solution that the solver found, by collocation: since the equation is linear, each step is one
-linear system, whichever the method of the solver. The sizes of the steps are constant to the derivative. S has a
-derivative likewise. E. Hairer, S. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), I.14;
-E. Hairer, G. Wanner, "Solving Ordinary Differential Equations II" (1996), IV.5.
+For dy/dt = f(t, y, p) the derivative S of y by its start and by p solves dS/dt = (df/dy) S + df/dp. That is solved by
+collocation on the steps and along the solution that the solver found: the equation is linear, so each step is one
+linear system, whatever the solver's method. The derivative takes the step sizes as constant. S has a derivative of the
+same kind. E. Hairer, S. Nørsett, G. Wanner, "Solving Ordinary Differential Equations I" (1993), I.14; E. Hairer, G.
+Wanner, "Solving Ordinary Differential Equations II" (1996), IV.5.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from tapegrad.transforms.jumps import check_path
 from tapegrad.transforms.vmap import vmap
 from tapegrad.tree.flatten import Structure, flatten, leaves_of
 
-START, TIMES = 0, 1  # places among what such a solver is given: a vector, and the times of its values
+START, TIMES = 0, 1  # places among the arguments of such a solver: a vector, and the times of its values
 STAGES = 5
-POINTS = 64  # at which the slope is differentiated at once
-ROOM = 1 << 21  # bytes that the largest value of all of them may take: what the processor keeps at hand
-MOST = 1 << 22  # numbers in the matrices that are solved at once
-HALVINGS = 30  # of the time between two points, in which the slope switches
+POINTS = 64  # number of points at which the slope is differentiated in one batch
+ROOM = 1 << 21  # most bytes of the largest value of a batch: what fits in the processor's cache
+MOST = 1 << 22  # most numbers in the matrices that are solved at once
+HALVINGS = 30  # number of bisections between two points to find where the slope switches
 
 
 def _radau(stages: int) -> tuple[Any, Any, Any]:
-    """Return of the formula Radau IIA the places in a step, its matrix, and the polynomials through 0 and the places
-    that are 1 at one of them: the coefficients of each in a column, of the powers from 0.
+    """Return the nodes of the Radau IIA formula in a step, its matrix, and the Lagrange polynomials through 0 and the
+    nodes: the coefficients of each in a column, by ascending powers.
     """
     last = Legendre.basis(stages) - Legendre.basis(stages - 1)
     at = np.sort((last.roots().real + 1) / 2)
@@ -61,7 +61,7 @@ PLACES, MATRIX, BASIS = _radau(STAGES)
 
 
 class Slope:
-    """The slope of a solution as a function of time, of y, and of what else the solver was given."""
+    """The slope of a solution as a function of time, of y, and of the solver's other arguments."""
 
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
@@ -71,7 +71,7 @@ class Slope:
 
 
 class _Slopes(Slope):
-    """The slopes at several times, of as many y."""
+    """The slopes at several times, with one y for each."""
 
     def __call__(self, t: Any, y: Any, rest: Any) -> Any:
         one = super().__call__
@@ -79,7 +79,7 @@ class _Slopes(Slope):
 
 
 class _Parameter(NamedTuple):
-    """The shape of a parameter; a complex one is as many real numbers, and then as many imaginary ones."""
+    """The shape of a parameter; a complex one counts as its real parts followed by its imaginary parts."""
 
     shape: tuple[int, ...]
     complex: bool
@@ -89,12 +89,12 @@ class _Parameter(NamedTuple):
         return math.prod(self.shape) * (1 + self.complex)
 
     def gradient(self, d: Any) -> Any:
-        """Return a gradient of this shape of one by its real numbers."""
+        """Return the gradient by this parameter from the gradient by its real numbers."""
         half = self.size // 2
         return ops.reshape(d[:half] + 1j * d[half:] if self.complex else d, self.shape)
 
     def real(self, d: Any) -> Any:
-        """Return such a gradient by its real numbers."""
+        """Return the gradient by the real numbers from that by the parameter."""
         d = flat([d])
         return ops.concat(ops.real(d), ops.imag(d), axis=0) if self.complex else d
 
@@ -106,8 +106,8 @@ def _parameters(places: Sequence[Any], rest: Any) -> list[_Parameter]:
 
 
 class _Columns(NamedTuple):
-    """What the columns of a matrix of sensitivities are by: the start, the first time, and parameters in some places.
-    `first` are those at the start, of the start and of the first time.
+    """The columns of a matrix of sensitivities: by the start, by the first time, and by the parameters at some places.
+    `first` holds the initial values of the columns by the start and by the first time.
     """
 
     first: Any
@@ -115,7 +115,7 @@ class _Columns(NamedTuple):
     params: list[_Parameter]
 
     def parts(self, wrt: Sequence[int], ds: Any) -> dict[int, Any]:
-        """Return gradients, by the places that they are by, of one vector of them; by TIMES of the first alone."""
+        """Return gradients, keyed by place, from one vector of them; the one at TIMES is by the first time alone."""
         n, found = shape_of(self.first)[0], {}
         if START in wrt:
             found[START] = ds[:n]
@@ -128,7 +128,7 @@ class _Columns(NamedTuple):
         return found
 
     def vector(self, tangents: dict[int, Any]) -> Any:
-        """Return tangents by the places that they are of as one vector."""
+        """Return tangents, keyed by place, as one vector."""
         parts = [tangents[START]] if START in tangents else []
         parts += [tangents[TIMES][:1]] if TIMES in tangents else []
         return flat(parts + [param.real(tangents[place]) for place, param in zip(self.places, self.params)])
@@ -145,8 +145,8 @@ def _columns(solver: Solver, given: Any, wrt: Sequence[int]) -> _Columns:
 
 
 def _at_times(solver: Solver, y: Any, given: Any) -> tuple[list[int], Any]:
-    """Return which of the values move with a time, in the order of the times, and the slopes there: of the values at
-    the steps, the first and the last.
+    """Return which of the values move with a time, in the order of the times, and the slopes there. If the values are
+    those at the solver's steps, only the first and the last move.
     """
     _, times, *rest = given
     count = shape_of(y)[0]
@@ -179,7 +179,7 @@ def tangent(solver: Solver, y: Any, tangents: dict[int, Any], given: Any) -> Any
 
 
 def _sensitivities(start: Any, first: Any, times: Any, solver: Solver, places: tuple[int, ...], rest: Any) -> Any:
-    """Return the derivatives of a solution, as an array by times, unknowns, and columns."""
+    """Return the derivatives of a solution, as an array indexed by time, unknown and column."""
     n, width = shape_of(start)[0], shape_of(first)[1] + sum(x.size for x in _parameters(places, rest))
     s0 = ops.concat(first, np.zeros((n, width - shape_of(first)[1])), axis=1)
     both = _SENSITIVITIES(ops.concat(start, ops.reshape(s0, (-1,)), axis=0), times, solver, n, places, rest)
@@ -187,12 +187,12 @@ def _sensitivities(start: Any, first: Any, times: Any, solver: Solver, places: t
 
 
 def _contracted(dy: Any, *given: Any) -> Any:
-    """Return the product of a cotangent, or of several, with the derivatives of a solution."""
+    """Return the product of one or several cotangents with the derivatives of a solution."""
     return ops.sum(ops.expand_dims(dy, axis=-1) * _sensitivities(*given), axis=(-3, -2))
 
 
 def _derivatives(solver: Solver, t: Any, y: Any, rest: Any, places: Sequence[Any]) -> tuple[Tape, Any]:
-    """Return a tape of the slope, and a matrix of its derivatives by y and by the parameters."""
+    """Return a tape of the slope, and the matrix of its derivatives by y and by the parameters."""
     tape = record(Slope(solver), (t, y, rest), {}, DEFAULT, grad=True)
     asked = {2, *(plain(i) + 1 for i in places)}
     n, params = shape_of(y)[0], _parameters(places, rest)
@@ -206,7 +206,7 @@ def _derivatives(solver: Solver, t: Any, y: Any, rest: Any, places: Sequence[Any
 
 
 def _slope(t: Any, z: Any, solver: Solver, n: int, places: Sequence[Any], rest: Any) -> Any:
-    """Return the slope of y, of n numbers, and of its sensitivities, as one vector."""
+    """Return the slope of y, which has n numbers, and of its sensitivities, as one vector."""
     n, size = plain(n), sum(x.size for x in _parameters(places, rest))
     y, s = z[:n], ops.reshape(z[n:], (n, -1))
     tape, rows = _derivatives(solver, t, y, rest, places)
@@ -217,8 +217,8 @@ def _slope(t: Any, z: Any, solver: Solver, n: int, places: Sequence[Any], rest: 
 
 
 def _is_single(op: Operation) -> bool:
-    """True for what is not computed at many points at once: a function of the user's is called at each; what has raised
-    here need not raise there.
+    """True for an operation that a batch of points cannot share: a user's function is called at each point, and an
+    exception raised at one need not be raised at another.
     """
     if type(op) is Guard:
         return op.fact == "raises"
@@ -227,9 +227,9 @@ def _is_single(op: Operation) -> bool:
 
 @lru_cache(maxsize=64)
 def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tuple[int, ...]) -> Any:
-    """Return a compiled function of t, y and the leaves of what else a solver was given: the derivatives of the slope
-    by y and by some parameters; on which side it is of what makes it switch by time, y and all of them; and of poles;
-    and at how many points the program is the same, whatever they are, and finds room.
+    """Return a compiled function of t, y and the leaves of the solver's other arguments. It returns the derivatives of
+    the slope by y and by some parameters; the sides of the switches that depend on time, y or any parameter; those of
+    the poles; and the number of points for a batch: those for which the program is the same and that fit in ROOM.
     """
 
     def linearised(t: Any, y: Any, *leaves: Any) -> Any:
@@ -249,8 +249,9 @@ def _linearised(solver: Solver, into: Structure, places: tuple[int, ...], by: tu
 
 @lru_cache(maxsize=64)
 def _linearised_together(solver: Solver, into: Structure, by: tuple[int, ...]) -> list[Any]:
-    """Return a compiled function of some t, as many y, and those leaves: the derivatives of the slope at each. The list
-    is empty once it is known that they cannot be computed together, since the slope writes to what is not its own.
+    """Return a list of one compiled function, from several t, as many y and the same leaves to the derivatives of the
+    slope at each. The list is emptied once it turns out that a batch is impossible, since the slope writes to memory
+    that it does not own.
     """
 
     def linearised(t: Any, y: Any, *leaves: Any) -> Any:
@@ -262,8 +263,8 @@ def _linearised_together(solver: Solver, into: Structure, by: tuple[int, ...]) -
 
 @lru_cache(maxsize=64)
 def _pulled(solver: Solver, into: Structure, places: tuple[int, ...], together: bool) -> Any:
-    """Return a compiled function of t, y, a cotangent of the slope, and those leaves: its gradient by parameters; or of
-    several of each at once, and the sum of the gradients.
+    """Return a compiled function of t, y, a cotangent of the slope and the same leaves: the gradient by the parameters.
+    With `together` it takes a batch of each and sums the gradients.
     """
 
     def pulled_slope(t: Any, y: Any, dy: Any, *leaves: Any) -> Any:
@@ -276,7 +277,7 @@ def _pulled(solver: Solver, into: Structure, places: tuple[int, ...], together: 
 
 
 class _Polynomials:
-    """A function of time that is a polynomial in each of some steps, known at its start and at the places in it."""
+    """A function of time that is a polynomial in each step, known at the step's start and nodes."""
 
     def __init__(self, nodes: Any, values: Any) -> None:
         self.nodes, self.values = nodes, values
@@ -287,7 +288,7 @@ class _Polynomials:
 
 
 def _weights(nodes: Any, times: Any) -> tuple[Any, Any]:
-    """Return in which steps times are, and the weights there of the values at a step's start and places."""
+    """Return the steps in which some times lie, and the weights there of the values at a step's start and nodes."""
     if len(nodes) < 2:
         return np.zeros(len(times), int), np.eye(STAGES + 1)[np.zeros(len(times), int)]
     sign = 1.0 if nodes[-1] >= nodes[0] else -1.0
@@ -297,9 +298,9 @@ def _weights(nodes: Any, times: Any) -> tuple[Any, Any]:
 
 
 class _Steps:
-    """The steps of a solution, the slope's derivatives at the places in them, and the systems of their collocation.
+    """The steps of a solution, the slope's derivatives at their nodes, and their collocation systems.
 
-    A step in which the slope switches is parted there, so that its derivatives are smooth in each.
+    A step in which the slope switches is split there, so that the derivatives are smooth in each part.
     """
 
     def __init__(self, start: Any, times: Any, solver: Solver, places: tuple[int, ...], by: tuple[int, ...],
@@ -324,7 +325,7 @@ class _Steps:
         self.at[:, -1] = self.nodes[1:]
         self.states = self.found.between(self.at.ravel()) if len(self.at) else np.empty((0, self.n))  # no time passes
         self.points = [*zip(self.at.ravel().tolist(), self.states)]
-        with np.errstate(all="ignore"):  # the solver has warned of what it computed
+        with np.errstate(all="ignore"):  # the solver has issued its warnings
             first, turns, poles, count = self.linearised(float(self.nodes[0]), self.start, *self.leaves)
             self.turns, self.poles, self.count = [turns], [poles], count if len(self.points) >= count else 1
             rows = np.empty((len(self.points), *first.shape))
@@ -343,8 +344,8 @@ class _Steps:
         self.rows = rows.reshape(len(self.at), STAGES, *first.shape)
 
     def together(self) -> Iterator[tuple[slice, Any, Any]]:
-        """Yield some of the points, their times and states. Those are always equally many, the last repeated, so that
-        what is compiled for them fits.
+        """Yield batches of the points, with their times and states. All have the same size, the last padded with its
+        last point, so that one compiled function serves them.
         """
         times = self.at.ravel()
         for begin in range(0, len(times), self.count):
@@ -353,7 +354,7 @@ class _Steps:
             yield part, times[at], self.states[at]
 
     def _switches(self) -> list[float]:
-        """Return the last times before the slope takes another branch, or what might jump is on another side."""
+        """Return the last times before the slope takes another branch or changes sides of a possible jump."""
         found, times = [], [float(self.nodes[0]), *self.at.ravel().tolist()]
         for here, there, t, t2 in zip(self.turns, self.turns[1:], times, times[1:]):
             if not agree(here, there):
@@ -367,7 +368,7 @@ class _Steps:
         return found
 
     def blocks(self, extra: int) -> Iterator[tuple[slice, Any]]:
-        """Yield some steps and the matrices of their systems, as many at once as are not too many numbers."""
+        """Yield blocks of steps and the matrices of their systems, of at most MOST numbers each."""
         n, size = self.n, STAGES * self.n
         block = max(MOST // (size * (size + extra)), 1)
         for begin in range(0, len(self.at), block):
@@ -377,7 +378,7 @@ class _Steps:
             yield part, np.eye(size) - hj.reshape(len(j), size, size)
 
     def pushed(self, s: Any) -> Any:
-        """Return of dS/dt = J S + F the values at the start of each step and at its places."""
+        """Return the solution of dS/dt = J S + F that starts at `s`, at the start of each step and at its nodes."""
         n, (_, width), forced = self.n, s.shape, self.rows.shape[-1] - self.n
         found = np.empty((max(len(self.at), 1), STAGES + 1, n, width))
         found[0, 0] = s
@@ -400,7 +401,7 @@ class _Steps:
         return found
 
     def pulled(self, dy: Any) -> tuple[Any, Any]:
-        """Return the cotangents of the start, and of the slope at each of the points, from some of the solution."""
+        """Return the cotangents of the start, and of the slope at each point, from cotangents of the solution."""
         n, count = self.n, len(dy)
         step, weights = _weights(self.nodes, self.found.times)
         given = np.zeros((max(len(self.at), 1), STAGES + 1, n, count))
@@ -412,7 +413,7 @@ class _Steps:
         for part, system in reversed([*self.blocks(n + count)]):
             h = self.widths[part]
             right = np.zeros((len(h), STAGES * n, n + count))
-            right[:, -n:, :n] = np.eye(n)  # of what comes after
+            right[:, -n:, :n] = np.eye(n)  # from the later steps
             right[:, :, n:] = given[part, 1:].reshape(len(h), STAGES * n, count)
             solved = np.linalg.solve(np.swapaxes(system, 1, 2), right)
             summed = solved.reshape(len(h), STAGES, n, n + count).sum(1)
@@ -451,7 +452,7 @@ def _find_adjoint(dy: Any, start: Any, first: Any, times: Any, solver: Solver, p
 
 
 def _path(z: Any, times: Any, solver: Solver, n: int, places: tuple[int, ...], rest: Any) -> Solution:
-    """Return the solution and its sensitivities, in the steps of the solution."""
+    """Return the solution and its sensitivities, on the solver's steps."""
     steps = _Steps(z[:n], times, solver, places, places, rest)
     s = steps.pushed(z[n:].reshape(n, -1))
     states = steps.states.reshape(-1, STAGES, n)
@@ -467,7 +468,7 @@ def _find(z: Any, times: Any, solver: Solver, n: int, places: tuple[int, ...], r
 
 
 def _all_at_once(call: Members, dy: Any, *given: Any, **options: Any) -> Any:
-    """Return the products of several cotangents, of which the steps are solved once."""
+    """Return the products of several cotangents; the steps are solved once."""
     return call.op(dy, *given, **options) if call.only(0) else NotImplemented
 
 

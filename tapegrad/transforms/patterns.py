@@ -1,5 +1,5 @@
-"""patterns: which columns each row of a derivative names: a sparse array of bools, or, as long as they are few, maps
-from rows to columns, which move at the cost of an index.
+"""patterns: the columns on which each row of a derivative depends, as a sparse array of bools or, while they are few,
+as maps from rows to columns, whose rows are selected by plain indexing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tapegrad.numbers.lazy import Lazy
 from tapegrad.transforms.axis_labels import Labels
 
 sparse: Any = Lazy("scipy.sparse")
-MOST = 1 << 28  # numbers that a pattern may name: 2 GiB
-FEW = 32  # maps, each of which says one column of each row
+MOST = 1 << 28  # most entries of a pattern: 2 GiB
+FEW = 32  # most maps of a pattern, with one column per row each
 
 
 class Maps:
-    """A pattern that names in each row what any of some maps does: an array with a column for each row, -1 for none."""
+    """A pattern that is the union of some maps: arrays with one column for each row, -1 for none."""
 
     __slots__ = ("maps", "shape")
 
@@ -28,7 +28,7 @@ class Maps:
         self.maps, self.shape = tuple(maps), (len(maps[0]), width)
 
     def written(self) -> Any:
-        """Return it as a sparse array."""
+        """Return the pattern as a sparse array."""
         maps = in_order(self.maps)
         columns, n = np.stack(maps, axis=1), len(maps)
         kept = np.empty(columns.shape, bool)
@@ -53,8 +53,8 @@ class Maps:
 
 
 def in_order(arrays: Sequence[Any]) -> list[Any]:
-    """Return arrays of the same numbers in each place as some have, in ascending order from one to the next: so few to
-    a place are compared faster place by place than by `sort`. Batcher (1968), Sorting networks and their applications.
+    """Return the arrays with the numbers in each place sorted, ascending from array to array: for so few per place,
+    comparing whole arrays is faster than `sort`. Batcher (1968), Sorting networks and their applications.
     """
     found, n = list(arrays), len(arrays)
     p = 1
@@ -81,12 +81,12 @@ def written(part: Any) -> Any:
 
 
 def named(rows: Any, columns: Any, shape: tuple[int, int]) -> Any:
-    """Return the pattern that names some columns, each in its row."""
+    """Return the pattern with entries at the given rows and columns."""
     return sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
 
 
 def union(found: Sequence[Any]) -> Any:
-    """Return a pattern that names what any of some does, None of none."""
+    """Return the union of some patterns, None if there are none."""
     parts = list({id(part): part for part in found}.values())
     if len(parts) < 2:
         return parts[0] if parts else None
@@ -101,14 +101,14 @@ def union(found: Sequence[Any]) -> Any:
 
 
 def all_of(part: Any) -> Any:
-    """Return one row of what any number depends on."""
+    """Return one row with all columns of a pattern."""
     columns = np.unique(np.concatenate(part.maps) if type(part) is Maps else part.indices)
     columns = columns[columns >= 0]
     return named(np.zeros_like(columns), columns, (1, part.shape[1]))
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Return the patterns of several values as that of all their numbers, one value after the other."""
+    """Return the patterns of several values, one below the other."""
     if len(parts) == 1:
         return parts[0]
     if not all(type(part) is Maps for part in parts):
@@ -119,7 +119,7 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 def rows_of(part: Any, places: Any) -> Any:
-    """Return a pattern whose rows are some of another's, with empty ones at places below 0."""
+    """Return the pattern of some rows of another, with empty ones at places below 0."""
     if len(places) == part.shape[0] and np.array_equal(places, np.arange(len(places))):
         return part
     if type(part) is Maps:
@@ -143,7 +143,7 @@ def _check(many: int) -> None:
 
 
 def spread(part: Any, shape: tuple[int, ...], labels: Labels, shape_y: tuple[int, ...], labels_y: Labels) -> Any:
-    """Return the pattern of what depends on a value wherever the places along the axes of one label agree."""
+    """Return the pattern of a value that depends on another wherever their places along shared labels agree."""
     if shape == shape_y and labels == labels_y and len(set(labels)) == len(labels) == len(shape):
         return part
     shared = {
@@ -159,7 +159,7 @@ def spread(part: Any, shape: tuple[int, ...], labels: Labels, shape_y: tuple[int
 
 
 def _numbering(labels: Labels, shape: tuple[int, ...], shared: dict[Hashable, int]) -> Any:
-    """Return for each number of a value, in a row, its place along the shared axes."""
+    """Return for each number of a value, flattened, its index along the shared axes."""
     found, step = np.zeros(shape, np.int64), math.prod(shared.values())
     for label, n in shared.items():
         step //= n
@@ -169,7 +169,7 @@ def _numbering(labels: Labels, shape: tuple[int, ...], shared: dict[Hashable, in
 
 
 def place(labels: Labels, shape: tuple[int, ...], at: dict[Hashable, Any], count: int) -> Any:
-    """Return the places in a row of the numbers at some places along axes; an axis of length 1 is stretched."""
+    """Return the flat indices of the numbers at some places along axes; an axis of length 1 is broadcast."""
     found: Any = np.zeros(count, np.int64)
     for label, n in zip(labels, shape):
         found = found * n + (at[label] if n > 1 else 0)

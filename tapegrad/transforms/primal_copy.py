@@ -1,4 +1,4 @@
-"""primal_copy: a primal tape copied onto the flat tape of its gradient, and what the reverse sweep reads of it."""
+"""primal_copy: copies a primal tape onto the flat tape of its gradient, as proxies that the reverse sweep reads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from tapegrad.transforms.walk import typed_by_value
 
 
 def guard_type(op: Call, tracer: Tracer) -> None:
-    """Guard the type of what a call gave where values decide it: a number to a power may be complex next time, and the
-    sweep recorded otherwise.
-    """
+    """Guard the type of a call's value where it depends on values: a power that becomes complex needs another sweep."""
     if typed_by_value(whole_of(op) or op):
         if type(op.val) is np.ndarray:
             tracer.guard(op, "dtype", op.val.dtype)
@@ -33,7 +31,7 @@ def guard_type(op: Call, tracer: Tracer) -> None:
 
 
 class Scalars(Tracer):
-    """Records a rule's `cos(x)` of a Python number as `math.cos` of it, as the sweep of `grad` computes it."""
+    """Records a rule's `cos(x)` of a Python float as `math.cos`, as the sweep of `grad` computes it."""
 
     __slots__ = ()
 
@@ -46,7 +44,7 @@ class Scalars(Tracer):
 
 
 def _taken(tape: Tape, results: Sequence[Any]) -> dict[Operation, set[int]]:
-    """Return, by loop, the numbers of its results that `results` depend on."""
+    """Return for each loop the numbers of its results on which `results` depend."""
     if not any(map(is_loop, tape.ops)):
         return {}
     leads = leading(tape.ops, results)
@@ -59,9 +57,9 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
                 results: Sequence[Any] | None = None, then: Callable[[Operation], None] | None = None) -> Tape:
     """Copy the primal calls onto the flat tape; return the tape that the sweep reads, whose values are proxies of them.
 
-    `trace_loop` puts a loop on it, of which the sweep comes to the results that `results` depend on, those of the tape
-    without them; it returns what the loop returns, and its pullback. `then` is called with each operation of that tape
-    once it is copied: what it records stands behind it.
+    `trace_loop` records a loop, given the numbers of those results on which `results`, by default the tape's result,
+    depend; it returns the loop's results and its pullback. `then` is called with each operation of the returned tape
+    once it is copied; what it records follows the copy.
     """
     shadow = tape.blank()
     wanted = _taken(tape, [tape.result] if results is None else results)
@@ -84,7 +82,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             args = [arg.val if isinstance(arg, Operation) else arg for arg in seen.args]
             if is_loop(op):
                 seen.val, seen.pb = trace_loop(op, args, tracer, wanted[op])
-            # a user's rule: its own calls are traced, and its pullback's
+            # a user's rule: its calls are traced, and its pullback's
             elif op.pb is not None or type(op.fn.rule) is Rrule:
                 seen.val, seen.pb = op.fn.forward(*args, **op.kwargs)
             else:
@@ -101,7 +99,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             check_precision(op)
             tracer.guarded.add((made.args[0].id, op.fact))
             if op.fact == "apart" and not all(isinstance(arg, Input) for arg in op.args[0].args):
-                # whether what a user's function returned is its argument has its code decided, maybe by that
+                # a user's function may return its argument or a copy, depending on the layout
                 tracer.guard_layout()
             return
         if isinstance(made, Call):
@@ -113,7 +111,7 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
             seen.val = pack.impl(*map(value_of, seen.args), **op.kwargs)
         elif made.id > 1:
             mark = len(new.ops)
-            seen.val = tracer.fields(made, (None,))  # no view of another: rules write to nothing
+            seen.val = tracer.fields(made, (None,))  # no views: rules write to nothing
             if type(op.val) is tuple:
                 set_origin(new.ops[mark:], op)
 

@@ -1,4 +1,4 @@
-"""primitivize: play a tape on proxies, so that everything but primitive calls dissolves."""
+"""primitivize: plays a tape on proxies, which dissolves everything into primitive calls."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tapegrad.tree.signature import ValueAndGradients
 def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
     """Return a flat tape of primitive calls: rules, pullbacks and non-primitive functions are traced through.
 
-    Lines and origins of the operations pass to what they dissolve into. The result is specialised to the shapes that
-    the rules read, and guards them. Loops dissolve as well.
+    The primitive calls keep the lines and origins of the operations that they come from. The result is specialised to
+    the shapes that the rules read, and guards them. Loops are unrolled.
     """
     check_is_tape(tape, "primitivize")
     tape = unroll(tape)
@@ -53,9 +53,7 @@ def primitivize(tape: Tape, ctx: Context | None = None) -> Tape:
 
 
 def flattened(tape: Tape) -> Tape:
-    """Return a tape of primitive calls of known types: triples and pullbacks dissolve, and values are computed where
-    there is not even a spec.
-    """
+    """Return a tape of primitive calls of known types: triples and pullbacks are dissolved, missing values computed."""
     if is_flat(tape.check()) and all(op.spec.is_complete for op in tape.ops if not has_value(op)):
         return tape
     filled = fill(tape)
@@ -63,7 +61,7 @@ def flattened(tape: Tape) -> Tape:
 
 
 def singly(tape: Tape) -> Tape:
-    """Return a tape on which loops over the members of a batch are the calls that they make."""
+    """Return a tape on which loops over the members of a batch are replaced by their calls."""
     return primitivize(fill(tape)) if any(type(op.fn) is Each for op in tape.ops) else tape
 
 
@@ -73,7 +71,7 @@ def is_flat(tape: Tape) -> bool:
 
 
 def _put_result(new: Tape, tracer: Tracer, result: Operation, values: list[Any]) -> None:
-    """Make what became of the result the new one; that of a gradient tape goes on checking that its seed fits."""
+    """Set the result of the new tape; that of a gradient tape still checks that its seed fits."""
     start = len(new)
     into = result.kwargs.get("into")
     if not isinstance(into, ValueAndGradients):
@@ -81,13 +79,11 @@ def _put_result(new: Tape, tracer: Tracer, result: Operation, values: list[Any])
     else:
         found = [values[arg.id] if isinstance(arg, Operation) else arg for arg in result.args]
         nest_result(new, [tracer.lift(tracer.pack(x, original=original)) for x in found], into)
-    set_origin(new.ops[start:], result)  # and not at the line that called primitivize
+    set_origin(new.ops[start:], result)  # not the line that called primitivize
 
 
 def as_recorded(made: Any, op: Operation) -> None:
-    """Give what a call has become the Python number that it had, where math's function was recorded and not NumPy's,
-    and guard its type.
-    """
+    """Restore the Python number of a call that was recorded as math's function, not NumPy's, and guard its type."""
     call = made._op if isinstance(made, Traced) and isinstance(op, Call) else None
     if type(call) is not Call:
         return
@@ -96,19 +92,19 @@ def as_recorded(made: Any, op: Operation) -> None:
         if all(is_python(x) or (scalar is not None and type(x) is np.float64) for x in given):
             call.val = made._val = made._val.item()
         elif scalar is not None and not call.kwargs and all(is_python(x) or isinstance(x, np.floating) for x in given):
-            call.val = made._val = scalar(*given)  # of a float32, more precisely than NumPy
+            call.val = made._val = scalar(*given)  # more precise than NumPy's for a float32
     guard_type(call, made._tracer)
 
 
 class _Player(Interpretation):
-    """Plays a tape on proxies of a tracer, whose tape its inputs are put on."""
+    """Plays a tape on proxies of a tracer, on whose tape it puts the inputs."""
 
     def __init__(self, tape: Tape, tracer: Tracer) -> None:
         super().__init__(tape, map(self.input, tape.inputs))
         self.tracer = tracer
 
     def input(self, op: Input) -> Any:
-        """Return what the program sees in place of an input."""
+        """Return the proxy that replaces an input; `%1`, the function, stays as it is."""
         made = self.tracer.tape.push(copy_op(op, lambda arg: arg))
         return op.val if made.id == 1 else proxy.make(made, op.val, self.tracer)
 
@@ -124,7 +120,7 @@ class _Player(Interpretation):
 
     def run(self, op: Call, fn: Any, given: list[Any], dead: list[int]) -> Any:
         if fn is draw or fn is default_rng:
-            # drawn afresh by a replay, though nothing traced goes in
+            # a replay draws again, though no argument is traced
             return self.tracer.record(fn, tuple(given), op.kwargs, op.val)
         if fn is pack or type(fn) is Each or (isinstance(fn, Op) and fn.loose
                                               and not self.tracer.ctx.is_primitive(fn.impl)):

@@ -1,4 +1,4 @@
-"""propagation: what flows from the inputs of a tape to its operations, one after the other."""
+"""propagation: propagates values, such as tangents, from the inputs of a tape through its operations in order."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tapegrad.tree.flatten import Structure
 
 
 class Propagation:
-    """Tangents, power series or patterns of a tape's operations: `known` by position, None where nothing flows.
+    """The tangents, power series or patterns of a tape's operations: `known` by position, None for zero.
 
-    A subclass says what flows through the call of an op; nests are put together and taken apart here.
+    A subclass propagates through the call of an op; nests are packed and unpacked here.
     """
 
     def __init__(self, tape: Tape, known: dict[int, Any]) -> None:
         self.tape, self.known = tape, known
-        self.dying: Sequence[int] = ()  # what no operation after this one uses
+        self.dying: Sequence[int] = ()  # positions of the values that no later operation uses
 
     def over(self) -> Iterator[Operation]:
-        """Find what flows to the result, and to the parts of it; yield each operation that these depend on."""
+        """Propagate to the result and its parts; yield each operation on which these depend."""
         tape, result = self.tape, self.tape.result
         last, leads = last_uses(tape, result.args), needed(tape)
         for op in tape.ops:
@@ -41,7 +41,7 @@ class Propagation:
                 self.known.pop(dead, None)
 
     def step(self, op: Operation) -> None:
-        """Find what flows to an operation from those before it."""
+        """Propagate to an operation from its arguments."""
         known = self.known
         if type(op) is not Call or op.id in known:
             return
@@ -51,7 +51,7 @@ class Propagation:
         try:
             found = (self.packed(op, parts) if op.fn is pack else self.field(parts[0], op.args[1])
                      if op.fn is getfield else self.through(op, parts))
-        except TapeError as err:  # refused by a rule: the line is that of the call
+        except TapeError as err:  # refused by a rule: report the line of the call
             raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
         except Exception as err:
             raise failed(self.tape, op, err) from err
@@ -59,16 +59,16 @@ class Propagation:
             known[op.id] = found
 
     def packed(self, op: Call, parts: list[Any]) -> Any:
-        """Return what flows to a nest."""
+        """Return the propagated value of a nest."""
         into = op.kwargs["into"]
         return into.mirror(parts) if isinstance(into, Structure) else tuple(parts)
 
     def field(self, whole: Any, key: Any) -> Any:
-        """Return what flows to a part of a nest."""
+        """Return the propagated value of a part of a nest."""
         return whole.get(key) if isinstance(whole, dict) else whole[key]
 
     def through(self, op: Call, parts: list[Any]) -> Any:
-        """Return what flows through a call, from what flows to its arguments."""
+        """Return the propagated value of a call from those of its arguments."""
         fn = op_of(op.fn)
         parts = [None if nothing_flows(fn, i) else part for i, part in enumerate(parts)]
         if all(part is None for part in parts) or not (fn.differentiable and carries(fn, op.val, op.kwargs)):
@@ -76,5 +76,5 @@ class Propagation:
         return self.call(fn, op, parts)
 
     def call(self, fn: Op, op: Call, parts: list[Any]) -> Any:
-        """Return what flows through the call of an op: `parts` are those of its arguments."""
+        """Return the propagated value of an op's call; `parts` are those of its arguments."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""reverse: the reverse sweep, accumulation."""
+"""reverse: the reverse sweep and the accumulation of cotangents."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _FLOATS = frozenset([float, np.float64])
 _OPERATIONS = frozenset([Call, Input, Constant])
 _LAZY = frozenset([Scatter, Accumulator])
 _PLAIN = ORDINARY | {FunctionType, MethodType}  # kinds of values that need no rules of their own
-_OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` does not know, and must not record
+_OWN_SUM = (tuple, dict, Scatter, Accumulator)  # cotangents that `add` cannot take and must not record
 
 
 def back(tape: Tape, seed: Any = 1) -> Tape:
     """Return the tape of triples with its reverse sweep appended; it returns `(value, (df, *dargs))`.
 
-    Each appended operation's origin says what it is for: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises
-    ArgumentError for a tape on which a call that the gradient must pass is no triple.
+    The origin of each appended operation names its purpose: `seed`, `pullback of %7`, `d%2`, `accumulate d%2`. Raises
+    ArgumentError for a tape on which a call that the gradient passes is no triple.
     """
     check_is_tape(tape, "back")
     _check_triples(tape)
@@ -87,14 +87,14 @@ def _check_triples(tape: Tape) -> None:
 
 
 def _primal(tape: Tape, y: Operation, rr: Call, pb: Operation) -> Call:
-    """Return the call that a triple stands for, in the place of its value; its pullback appends to the tape."""
+    """Return the call of a triple, at the position of its value; its pullback appends to the tape."""
     call: Any = Call(rr.args[0], rr.args[1:], rr.kwargs, y.val)
     call.at(y).id, call.pb = y.id, lambda dy: _append(tape, pb, (dy.op,), Origin("pullback", y.id), rr)
     return call  # type: ignore[no-any-return]
 
 
 class _Appended:
-    """What stands for a value where the sweep is written down: an operation, and the triple that it is for."""
+    """A value of the sweep that `back` records: an operation, and the triple that it belongs to."""
 
     __slots__ = ("op", "rr", "tape")
 
@@ -121,7 +121,7 @@ def _append(tape: Tape, fn: Any, args: tuple[Any, ...], origin: Origin, rr: Call
 
 
 def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: list[Any]) -> None:
-    """Give every differentiated input its gradient, zeros where nothing flowed, nested as the inputs were."""
+    """Append the gradient of every differentiated input, zeros where none flows, and nest them like the inputs."""
     parts: list[Any] = []
     for x in placed(tape):
         if x not in wrt:
@@ -138,27 +138,27 @@ def _append_result(tape: Tape, y: Operation, wrt: Collection[Input], cot: list[A
 
 
 def _flat_result(y: Any, *dxs: Any) -> Any:
-    """Nest the result of a tape made by hand, which has no structure of its own."""
+    """Nest the result of a handmade tape, which has no structure."""
     return y, (None, *dxs)
 
 
 def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty: bool = False,
           passed: Callable[[Call], Any] | None = None,
           nothing: Callable[[Call], Any] = lambda op: unused_cotangent(op.fn, op.val)) -> list[Any]:
-    """Make the reverse sweep over a primal tape, and return the cotangents by position.
+    """Run the reverse sweep over a primal tape, and return the cotangents by position.
 
-    What a step does follows from what the tape holds. Of values it is computed at once, as `grad` does; of proxies it
+    The values on the tape determine what a step does. On plain values it computes at once, as for `grad`; on proxies it
     is recorded, see `record_sweep`; and the pullbacks of triples append their calls to the tape that `back` writes.
 
-    Each cotangent is freed when it has been passed on; on the `last` sweep of a tape, so is each value that no call
-    before it needs, and its memory is there for what comes next: in its place is what `passed` makes of the call. A
-    `thrifty` sweep makes no large arrays that it need not make.
+    Each cotangent is freed when it has been passed on. The `last` sweep of a tape also frees each value that no earlier
+    call needs, so that its memory can be reused; `passed(call)` supplies the replacement value. A `thrifty` sweep
+    avoids large arrays where it can.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
     op: Any = tape.result
     cot[op.id] = seed if active[op.id] else None
     kinds = {type(op.val) for op in tape.ops} - _PLAIN
-    # the rules of tensors see them as arrays, and those of exact numbers no float among them: Op.cotangent
+    # rules take tensors as arrays, and exact numbers without floats among them: Op.cotangent converts them
     whole = bool(kinds) and (any(map(is_tensor_type, kinds)) or has_others(tape.ops, kinds))
     said = numpy_warnings.begin()
     try:
@@ -177,13 +177,13 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
                     _pass_by_partials(op, dy, active, cot, thrifty)
                 else:
                     _pass_by_pullback(op, dy, active, cot, last)
-                # held past the next call: memory freed at once comes and goes
+                # kept past the next call: memory freed at once is returned and requested again
                 held = op.val if thrifty and not is_mapped(op.val) else None  # noqa: F841
             if last:
                 op.val, op.pb = None if passed is None else passed(op), None
-    except ReplayError:  # it names an operation of the tape that the rule played
+    except ReplayError:  # it already names an operation, of the tape that the rule played
         raise
-    except TapeError as err:  # refused by a rule: the line is that of the call
+    except TapeError as err:  # refused by a rule: report the line of the call
         raise type(err)(err.what, op.where or err.where, err.try_) from err.__cause__
     except Exception as err:
         raise failed(tape, op, err, pullback=True) from err
@@ -199,7 +199,7 @@ def record_sweep(tape: Tape, seed: Any, active: bytearray, new: Tape,
                  then: Callable[[Call], Origin | None]) -> list[Any]:
     """Record the sweep over a primal tape of proxies on their `new` tape; return the cotangents by position.
 
-    What is recorded has the line of the call that it is for, and the origin that `then` returns for that call.
+    Recorded operations get the line of the call that they belong to, and the origin `then(call)`.
     """
     mark = len(new.ops)
 
@@ -220,12 +220,12 @@ def _pass_by_pullback(op: Call, dy: Cotangent, active: bytearray, cot: list[Any]
 
 
 def _pass_by_partials(op: Call, dy: Cotangent, active: bytearray, cot: list[Any], thrifty: bool) -> None:
-    """Pass a cotangent through a call by its partials; thrifty: in place, with no arrays of one number."""
+    """Pass a cotangent through a call by its partials; a thrifty sweep adds in place and expands no single number."""
     y, args, kwargs = op.val, op.args, op.kwargs
     values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
     one = unstretched(dy, op.fn, y, values) if thrifty else dy
     for partial, arg, x in zip(op.fn.partials, args, values):
-        if arg is not x and partial is not None and active[arg.id]:  # an operation is not its value
+        if arg is not x and partial is not None and active[arg.id]:  # arg is an operation
             try:
                 dx = partial(one, y, *values, **kwargs) if kwargs else partial(one, y, *values)
             except ArithmeticError as err:
@@ -247,15 +247,15 @@ def _pass_by_partials(op: Call, dy: Cotangent, active: bytearray, cot: list[Any]
 
 
 def _added_in_place(cot: list[Any], i: int, dx: Cotangent) -> bool:
-    """Add to a large cotangent that nobody else holds, and return whether there is one."""
-    if not (is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], dx)):  # the list holds it, and this line
+    """Add to a large cotangent in place if nothing else holds it; return whether that was done."""
+    if not (is_apart(cot[i]) and getrefcount(cot[i]) == 2 and _alike(cot[i], dx)):  # the list and this line hold it
         return False
     np.add(cot[i], dx, out=cot[i])
     return True
 
 
 def taken(cot: list[Any], i: int, x: Any) -> Any:
-    """Return the cotangent at position `i` as the gradient of the input `x`, a copy where others hold it."""
+    """Return the cotangent at position `i` as the gradient of the input `x`, copied if something else holds it."""
     cot[i] = dense(cot[i])
     if type(cot[i]) is np.ndarray and cot[i].base is None and getrefcount(cot[i]) == 2 and _alike(cot[i], x):
         return cot[i]

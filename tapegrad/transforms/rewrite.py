@@ -1,4 +1,4 @@
-"""rewrite: calls to triples."""
+"""rewrite: replaces calls by triples."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from tapegrad.transforms.unroll import unroll
 
 
 def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
-    """Return a tape on which each call that a gradient must pass is a triple:
-    `rrule(fn, *args)`, its value, its pullback.
+    """Return a tape on which each call that a gradient passes is a triple: `rrule(fn, *args)`, its value, its pullback.
 
     `wrt` are the positions in `tape.inputs` to differentiate by (see `differentiated`). Calls that do not depend on
-    one, or that the result does not depend on, stay as they are (activity analysis). Raises MissingRule for an active
-    call without a rule. The function is not run again: its value, and a pullback kept while recording, are taken from
-    the tape. Values that it was saved without are computed first, and loops unrolled.
+    these, or on which the result does not depend, stay as they are (activity analysis). Raises MissingRule for an
+    active call without a rule. The function does not run again: its value, and a pullback kept while recording, are
+    taken from the tape. Values that a saved tape lacks are computed first, and loops unrolled.
     """
     check_is_tape(tape, "rewrite")
     tape = unroll(fill(tape))
@@ -44,20 +43,18 @@ def rewrite(tape: Tape, wrt: Collection[int] | None = None) -> Tape:
 
 
 def placed(tape: Tape) -> list[Input]:
-    """Return the inputs that the result of a gradient tape has a part for, in its order: None
-    for what is held constant.
-    """
+    """Return the inputs for which a gradient tape's result has a part, None for one held constant, in its order."""
     size = None if tape.structure is None else sum(part.size for part in tape.structure.parts) + 1
     return tape.inputs[1:size]
 
 
 def pullback_of(op: Call, last: bool = False) -> Any:
-    """Return the pullback of a call that has its value, the `last` to read it; raise MissingRule if there is none."""
+    """Return the pullback of a call, whose value it is the `last` to read; raise MissingRule if there is none."""
     fn = op_of(getattr(op.fn, "last", op.fn) if last else op.fn)
-    # to find a line takes its time
+    # finding a line takes time
     return fn.pullback(op.val, tuple(map(value_of, op.args)), op.kwargs, None if fn.has_rule else op.where)
 
 
 def is_pullback(op: Operation) -> bool:
-    """True for an operation that holds the pullback of a triple: all that a tape calls, apart from functions."""
+    """True for an operation that holds the pullback of a triple; a tape calls no other operations."""
     return is_triple(whole_of(op)) and type(op.args[1]) is int and op.args[1] == 1

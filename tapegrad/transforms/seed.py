@@ -22,7 +22,7 @@ _FLOATS = frozenset([float, np.float64])
 
 
 def pair_of(y: Any) -> tuple[Any, Any]:
-    """Return the value and the rest that a function with `has_aux` returns; raise ArgumentError for what is no pair."""
+    """Return the value and the rest that a function with `has_aux` returns; raise ArgumentError if that is no pair."""
     if isinstance(y, (tuple, list)) and len(y) == 2:
         return y[0], y[1]
     raise ArgumentError(f"with has_aux=True the function returns a pair, and this one a {type_name(y)}",
@@ -30,14 +30,14 @@ def pair_of(y: Any) -> tuple[Any, Any]:
 
 
 def with_unit(seed: Any, y: Any) -> Any:
-    """Return a seed that is a plain number in the unit of the output, where that has one."""
+    """Return the seed in the unit of the output, where that has one and the seed is a plain number."""
     measure = measure_of(y)
     return seed if measure is None or not is_leaf(seed) else measure.make(seed)
 
 
 def unit_of_result(y: Any, seed: Any) -> Measure | None:
-    """Return the unit of what is differentiated, the first of a pair with a seed of its own; raise ArgumentError for
-    several values of which some have one.
+    """Return the unit of the differentiated value, the first of a pair with its own seed; raise ArgumentError for
+    several values if some have units.
     """
     if type(seed) is tuple and len(seed) == 2 and seed[1] is None and isinstance(y, (tuple, list)):
         y = y[0]
@@ -51,8 +51,8 @@ def unit_of_result(y: Any, seed: Any) -> Measure | None:
 
 
 def start(y: Any, seed: Any, cure: str = "") -> Any:
-    """Return the cotangent of the output that the seed means; raise ArgumentError where it does not fit. `cure` is what
-    to try for an output that is no real number, where the caller takes no seed.
+    """Return the cotangent of the output for a seed; raise ArgumentError where it does not fit. `cure` is the advice
+    for an output that is no real number, where the caller takes no seed.
     """
     if type(y) in _FLOATS and type(seed) is int:
         return float(seed)
@@ -74,7 +74,7 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
         raise ArgumentError(f"the function returns a {type_name(y)}, which has no gradient",
                             try_="return a real number")
     if type(seed) is int and seed == 1 and shape and set(shape) == {1} and not is_complex:
-        seed = np.ones(shape)  # of one number
+        seed = np.ones(shape)  # one number
     if type(seed) is int and seed == 1 and (shape != () or is_complex):
         cure = cure or ("seed= a number; abs(y)**2 or another real number; tg.holomorphic_derivative(f)(z)"
                         if shape == () else "sum the output; tg.jacobian(f)(x) for the gradient of each number; "
@@ -92,18 +92,18 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
         raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}",
                             try_="a seed of the output's shape")
     if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
-        # a tensor at once, so that no rule makes an array of a number
+        # converted here, so that no rule turns a number into an array
         return cast(to_tensor(float(seed), plain(y).device, plain(y).dtype), plain(y))
     if system(y) is not None and not shape_of(seed):
         seed = as_kind(seed, type(plain(y)))
-        # traced as y is: the class of a plain one would compute with traced numbers itself
+        # traced like y: a plain number's class would compute with traced numbers itself
         return number_like(y, seed) if isinstance(y, Traced) and not isinstance(seed, Traced) else seed
     seed = float(seed) if type(seed) is int else seed
     return unwrap(project(wrap(seed), wrap(y))) if is_tensor(y) else project(seed, y)
 
 
 def _array(seed: Any, y: Any) -> Any:
-    """Return a seed that is a list as an array."""
+    """Convert a seed that is a list to an array."""
     try:
         return np.asarray(seed, complex if getattr(dtype_of(y), "kind", "f") == "c" else float)
     except (TypeError, ValueError) as err:

@@ -1,10 +1,8 @@
-"""sparsity: which numbers of a function's value depend on which numbers of its arguments, found on the
-tape by sets of indices.
+"""sparsity: which numbers of a function's value depend on which numbers of its arguments, by index sets on the tape.
 
-The pattern of a value is a sparse matrix of bools, a row for each of its numbers, a column for each number of the
-arguments. An operation that moves numbers is run on the numbers of their places; elsewhere the axes say it, as in
-`einsum`: what an axis of an argument and one of the value have in common, as far as the op's rules tell, and all
-numbers along the others. Of an op that says nothing each number depends on all.
+The pattern of a value is a sparse matrix of bools, with a row for each of its numbers and a column for each number of
+the arguments. An operation that moves numbers is run on their indices. For other ops, `axis_labels` tells which axes of
+an argument and of the value belong together; along all other axes each number depends on all.
 """
 
 from __future__ import annotations
@@ -47,18 +45,18 @@ from tapegrad.tree.flatten import Structure, flatten, is_leaf
 RUNNING = frozenset(OPS[f"cumulative_{name}"] for name in ("sum", "prod", "max", "min")) | {OPS["recurrence"]}
 FILTERS = frozenset(
     [OPS["correlate1d"], OPS["correlate_image"]]
-)  # linear in each of two arguments, but for what is outside
-TAPS = 1 << 12  # numbers of a kernel that are looked at one by one
+)  # bilinear, but for values beyond the border
+TAPS = 1 << 12  # most numbers of a kernel that are examined one by one
 
 
 def jacobian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0, **kwargs: Any) -> Any:
-    """Return which numbers of `f(*args)` depend on which of its argument: a sparse array of bools, a row for
-    each number of the value.
+    """Return which numbers of `f(*args)` depend on which of its argument: a sparse array of bools, a row for each
+    number of the value.
 
-    Nested arguments and values have their numbers one after the other, as do several `argnums`. Values are not looked
-    at, but those that are constant: a number that is 0 by chance counts. It holds for the path that `f` takes here, by
-    its branches, indices and loops. Raises ImportError without SciPy, ArgumentError for complex arguments and where the
-    pattern is too large to be written down.
+    The numbers of nested arguments and values follow one another, as do those of several `argnums`. Values are not
+    read, except constants: a number that happens to be 0 counts. The pattern holds for the path that `f` takes here,
+    with its branches, indices and loops. Raises ImportError without SciPy, and ArgumentError for complex arguments or a
+    pattern that is too large to store.
 
     >>> jacobian_sparsity(lambda x: x[1:] * x[:-1], np.ones(4)).toarray().astype(int)
     array([[1, 1, 0, 0],
@@ -74,10 +72,10 @@ def jacobian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0
 
 
 def hessian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0, **kwargs: Any) -> Any:
-    """Return which second derivatives of `f(*args)`, a real number, by its argument may be other than 0: a
-    symmetric sparse array of bools.
+    """Return which second derivatives of `f(*args)`, a real number, by its argument may be other than 0: a symmetric
+    sparse array of bools.
 
-    It is the pattern of the gradient, of which `jacobian_sparsity` says more.
+    It is the pattern of the gradient, as `jacobian_sparsity` describes it.
 
     >>> hessian_sparsity(lambda x: (x[1:] * x[:-1]).sum() + (3 * x).sum(), np.ones(3)).toarray().astype(int)
     array([[0, 1, 0],
@@ -93,15 +91,13 @@ def hessian_sparsity(f: Callable[..., Any], /, *args: Any, argnums: Argnums = 0,
 
 
 def traced(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], asked: Wanted) -> Tape:
-    """Return the tape of a function, with its values, to be differentiated by what is asked for."""
+    """Return the tape of a function, with its values, to be differentiated by the requested inputs."""
     with collector:
         return record(f, args, kwargs, DEFAULT, grad=True, copy=True, wanted=asked, replays=False)
 
 
 def inputs_of(tape: Tape) -> list[Input]:
-    """Return the inputs that a tape is differentiated by, in the order of the columns; raise
-    ArgumentError for complex ones.
-    """
+    """Return the inputs to differentiate by, in the order of the columns; raise ArgumentError for complex ones."""
     inputs = tape.inputs[1:]
     found = [x for part in tape.structure.asked
              for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)]
@@ -117,9 +113,9 @@ def size_of(x: Any) -> int:
 
 
 def pattern_of(tape: Tape) -> Any:
-    """Return the pattern of the value of a tape, by the inputs that are asked for.
+    """Return the pattern of the value of a tape, by the requested inputs.
 
-    What is looked at of values that may be others in another call is guarded in the trace around, if there is one.
+    Values that it reads and that may differ in another call are guarded in the surrounding trace, if there is one.
     """
     tape = unroll(tape)
     inputs = inputs_of(tape)
@@ -147,9 +143,7 @@ def pattern_of(tape: Tape) -> Any:
 
 
 class Parts:
-    """The patterns of a nested value: `nest` holds in their places their numbers in the list of those that are `found`,
-    None where nothing flows.
-    """
+    """The patterns of a nested value: `nest` holds each part's index in `found`, None where nothing flows."""
 
     __slots__ = ("found", "nest")
 
@@ -157,26 +151,26 @@ class Parts:
         self.nest, self.found = nest, found
 
     def at(self, key: Any) -> Any:
-        """Return that of a part."""
+        """Return the pattern of a part."""
         part = self.nest.get(key) if isinstance(self.nest, dict) else self.nest[key]
         return self.found[part] if isinstance(part, int) else None if part is None else Parts(part, self.found)
 
     def listed(self, structure: Structure) -> list[Any]:
-        """Return those of the leaves of a value that is nested so."""
+        """Return the patterns of the leaves of a value with this structure."""
         return [self.found[part] if isinstance(part, int) else None for part in structure.unmirror(self.nest)]
 
     def joined(self) -> Any:
-        """Return a row of what any of them depends on, None where nothing flows."""
+        """Return one row with all that any of the parts depends on, None where nothing flows."""
         found = [all_of(part) for part in self.found if part is not None]
         return union(found)
 
 
 class Sweep(Propagation):
-    """The patterns of a tape's operations, of those that depend on the inputs in question."""
+    """Propagates the patterns of the operations that depend on the requested inputs."""
 
     def __init__(self, tape: Tape, known: dict[int, Any]) -> None:
         super().__init__(tape, known)
-        self.varies = bytearray(len(tape.ops) + 1)  # also where no derivative flows: comparisons, places
+        self.varies = bytearray(len(tape.ops) + 1)  # also where no derivative flows: comparisons, indices
         for op in tape.ops:
             self.varies[op.id] = op.id in known or any(self.varies[used.id] for used in operands(op))
 
@@ -200,8 +194,8 @@ class Sweep(Propagation):
 class Dependence:
     """How a value `y` of a call, or a part of it, depends on the arguments.
 
-    Of these the patterns are `given`, None where nothing flows, and `fixed` are those that the inputs in question do
-    not change: others of their numbers would make other patterns.
+    `given` are the arguments' patterns, None where nothing flows. `fixed` marks the arguments that do not depend on the
+    requested inputs: only their numbers may shape the pattern.
     """
 
     def __init__(self, fn: Op, op: Call, y: Any, given: list[Any], fixed: list[bool]) -> None:
@@ -232,9 +226,7 @@ class Dependence:
         return union(rows)
 
     def _moved(self) -> Any:
-        """Run the op on the places of the numbers, counted over all arguments from 1; 0 stands
-        for what does not depend.
-        """
+        """Run the op on the indices of the numbers, counted over all arguments from 1; 0 marks a constant."""
         fn = self.fn
         places = linear_places(fn, len(self.args))
         count, parts, args = 0, [], []
@@ -249,16 +241,16 @@ class Dependence:
                     count += n
                 args.append(
                     (numbers * (1 + 1j) if is_complex(x) else numbers)[()]
-                )  # each part of a complex number is its own
+                )  # both parts carry the index
             else:
                 args.append(_read(x))
         found = np.asarray(fn.run(*args, **self.kwargs))
         whole = stacked(parts)
-        halves = (found.real, found.imag) if found.dtype.kind == "c" else (found,)  # real numbers may be one half's
+        halves = (found.real, found.imag) if found.dtype.kind == "c" else (found,)  # real numbers may be either
         return union([rows_of(whole, numbers.ravel().astype(np.int64) - 1) for numbers in halves])
 
     def _scattered(self) -> Any:
-        """Read the places of the value where each piece is added."""
+        """Return the pattern of `scatter`, from the places of the value to which it adds each piece."""
         ranks, paths, rows, at = self.kwargs["ranks"], self.kwargs.get("through", ()), [], 0
         places = np.arange(math.prod(self.shape)).reshape(self.shape)
         for k, (piece, index) in enumerate(pieced(self.args, ranks)):
@@ -269,13 +261,13 @@ class Dependence:
                 there = np.asarray(read(places * (1 + 1j) if path else places, tuple(map(_read, index)), path))
                 there = (
                     np.maximum(there.real, there.imag).astype(np.int64) if path else there
-                )  # it may lead to a part of complex numbers
+                )  # a path may lead to one part of complex numbers
                 here = np.broadcast_to(np.arange(size_of(piece)).reshape(shape_of(piece)), there.shape)
                 rows.append(named(there.ravel(), here.ravel(), (places.size, size_of(piece))) @ written(part))
         return union(rows)
 
     def _of_product(self, i: int, part: Any, of_args: list[Labels], of_value: Labels) -> Any:
-        """Return what a product with a constant depends on, which has zeros; None where it has none."""
+        """Return the pattern of a product with a constant that has zeros; None if it has none."""
         factors = [k for k, labels in enumerate(of_args) if labels][:2]
         if i not in factors or len(factors) < 2 or len([k for k in of_args if k]) > 2:
             return None
@@ -302,7 +294,7 @@ class Dependence:
         return named(there, here, (math.prod(self.shape), math.prod(shape))) @ written(part)
 
     def _of_sparse_product(self, i: int, part: Any) -> Any:
-        """Return what a product with a sparse matrix depends on, by where that stores numbers."""
+        """Return the pattern of a product with a sparse matrix, from the places of the numbers that it stores."""
         minor, indptr = map(_read, self.args[1:3])
         pair = (major_of(indptr), minor)
         there, here = pair[::-1] if self.kwargs.get("transposed") else pair
@@ -312,9 +304,7 @@ class Dependence:
         return named(there, here, (math.prod(self.shape), size_of(self.args[i]))) @ written(part)
 
     def _of_kernel(self, i: int, part: Any) -> Any:
-        """Return what depends on one factor of which each number of the other makes a shifted copy;
-        None where it is not so.
-        """
+        """Return the pattern by one factor if each number of the other adds a shifted copy of it; None otherwise."""
         others = [k for k, x in enumerate(self.args) if k != i and is_leaf(x) and not isinstance(x, (bool, str))]
         if len(others) != 1 or not self.fixed[others[0]] or self.given[others[0]] is not None:
             return None
@@ -345,9 +335,7 @@ class Dependence:
         return union(rows)
 
     def _running(self, i: int, part: Any) -> Any:
-        """Return what depends on all numbers before each along an axis, and on itself; None where the
-        arguments are stretched.
-        """
+        """Return the pattern of a cumulative op along an axis; None where the arguments are broadcast."""
         shape, axis = shape_of(self.args[i]), self.kwargs.get("axis", 0)
         initial = self.kwargs.get("include_initial", False)
         if not shape or self.shape != tuple(n + initial * (k == axis % len(shape)) for k, n in enumerate(shape)):
@@ -363,7 +351,7 @@ class Dependence:
         return named(there, here, (math.prod(self.shape), math.prod(shape))) @ written(part)
 
     def _zeros(self, i: int) -> Any:
-        """Return where an argument is not 0; None where it is nowhere. That it is so is guarded in a trace around."""
+        """Return where an argument is not 0, guarded in a surrounding trace; None if it has no zeros."""
         x = self.args[i]
         mask = np.asarray(_host(plain(x))) != 0
         if mask.all():
@@ -382,7 +370,7 @@ def _host(x: Any) -> Any:
 
 
 def _read(x: Any) -> Any:
-    """Return an argument that says where to move something, which is guarded in a trace around."""
+    """Return an argument that holds indices, guarded in a surrounding trace."""
     if isinstance(x, Traced):
         told(x, "content", content(x))
         x = plain(x)

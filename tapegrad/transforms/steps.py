@@ -1,4 +1,4 @@
-"""steps: the reverse sweep over a loop of which few states are kept."""
+"""steps: the reverse sweep over a loop that keeps few of its states."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ from tapegrad.transforms.walk import Walk
 
 
 def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any, last: bool = False) -> tuple[Any, ...]:
-    """Return the cotangents of a loop's arguments from those of its last state, the `last` time that kept states are
-    asked for.
-    """
+    """Return the cotangents of a loop's arguments from those of its last state; `last` may overwrite kept states."""
     y, values, dy = unwrap(y), unwrap(tuple(values)), unwrap(dy)
     carried = steps.loop.sizes[3]
     dys = [ZERO if dx is None else dense(dx) for dx in dy[:carried]]
     if tracer_of((*values, *dys)) is None:
         found = _swept(steps, values, y[carried:], dys, last)
-    else:  # one call on the tape that records, which sweeps as it runs
+    else:  # one call on the recording tape, which sweeps when it runs
         wanted = _wanted(steps, values)
         made = steps.back(*values, *y[carried:],
                           *[conform(dx, last) if isinstance(dx, Absorbing) else dx for dx, last in zip(dys, y)])
@@ -42,18 +40,14 @@ def steps_pulled(steps: Steps, y: Any, values: Sequence[Any], dy: Any, last: boo
 
 
 def steps_swept(steps: Steps, values: Sequence[Any], last: bool = False) -> tuple[Any, ...]:
-    """Return the cotangents of those of a loop's arguments that have one: of arguments, kept states, and
-    cotangents of the last state.
-    """
+    """Return the cotangents of `steps_pulled` for the differentiable arguments alone; `values` is one flat list."""
     given, rest, dys = _parted(steps, values)
     found = _swept(steps, given, rest, list(dys), last)
     return tuple([conform(found[i], plain(given[i])) for i in _wanted(steps, given)])
 
 
 def steps_differed(steps: Steps, values: tuple[Any, ...], dz: Any) -> tuple[Any, ...]:
-    """Return the cotangents of what a sweep was made of from those of what it returned: of a
-    sweep that keeps all states.
-    """
+    """Return the cotangents of a sweep's arguments from those of its results, through a sweep that keeps all states."""
     values = unwrap(values)
     tape = record(_Plainly(steps), values, {}, DEFAULT, grad=True, replays=False)
     found = gradients_of(tape, tuple([None if isinstance(dx, Absorbing) else dx for dx in map(dense, unwrap(dz))]))[1:]
@@ -61,7 +55,7 @@ def steps_differed(steps: Steps, values: tuple[Any, ...], dz: Any) -> tuple[Any,
 
 
 class _Plainly:
-    """A sweep over a loop that keeps all states, as a function that is traced."""
+    """A sweep over a loop that keeps all states, as a function to be traced."""
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -90,9 +84,9 @@ def _wanted(steps: Steps, values: Sequence[Any]) -> list[int]:
 
 
 def _swept(steps: Steps, values: Sequence[Any], rest: Sequence[Any], dys: list[Any], last: bool) -> list[Any]:
-    """Return the cotangents of a loop's arguments, advancing again from the kept states by the binomial schedule.
+    """Return the cotangents of a loop's arguments; states are recomputed from the kept ones by the binomial schedule.
 
-    The `last` time a state that is kept on the way lies where one was that has been swept.
+    In the `last` sweep a state kept on the way reuses the memory of one that has been swept.
     """
     states, spare = steps.states(values, rest), list[tuple[Any, ...]]()
     totals: list[Any] = [ZERO] * steps.loop.sizes[1]
@@ -121,8 +115,8 @@ def _written(x: Any, to: Any) -> Any:
 
 
 def _back(steps: Steps, values: Sequence[Any], totals: list[Any], dys: list[Any], states: Any) -> list[Any]:
-    """Sweep over the steps, of which the states before are given, the last step's first: in `totals` and `dys` are the
-    cotangents of what is given to all, and of the state.
+    """Sweep over the steps, whose first states are given, the last step's first; `totals` and `dys` are the cotangents
+    of the arguments that all steps share, and of the state.
     """
     numbers, given, _, _ = steps.loop.sizes
     fast = None if tracer_of((*values, *dys)) is not None else steps.fast(values)
@@ -137,9 +131,7 @@ def _back(steps: Steps, values: Sequence[Any], totals: list[Any], dys: list[Any]
 
 
 def keeping(tape: Tape, slots: int) -> Tape:
-    """Return a tape whose loops, where they hand values on and collect nothing, keep at most so many
-    states for their gradient.
-    """
+    """Return a tape whose loops, if they carry values and collect nothing, keep at most `slots` states."""
     if not any(map(is_loop, tape.ops)):
         return tape
     walk = Walk(tape)

@@ -1,4 +1,4 @@
-"""tangent_pass: the tangents of a tape's operations, one after the other."""
+"""tangent_pass: the tangents of a tape's operations, computed in order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tapegrad.transforms.tangents import tangent
 
 
 class Pass(Propagation):
-    """What the tangents of a tape's operations are; those that nothing is known of are zero.
+    """The tangents of a tape's operations; unknown ones are zero.
 
-    An array that it alone holds is written in place: a loop that fills one costs O(n).
+    An array that only this pass holds is written in place: a loop that fills an array costs O(n).
     """
 
     def __init__(self, tape: Tape, known: dict[int, Any]) -> None:
@@ -30,7 +30,7 @@ class Pass(Propagation):
         self.owned: set[int] = set()
 
     def packed(self, op: Call, parts: list[Any]) -> Any:
-        self.owned.difference_update(arg.id for arg in op.args if isinstance(arg, Operation))  # the nest holds it
+        self.owned.difference_update(arg.id for arg in op.args if isinstance(arg, Operation))  # the nest holds it now
         return super().packed(op, [ZERO if part is None else part for part in parts])
 
     def field(self, whole: Any, key: Any) -> Any:
@@ -49,13 +49,13 @@ class Pass(Propagation):
         if self.owned and type(found) is np.ndarray and any(np.may_share_memory(found, self.known[arg.id])
                                                             for arg in op.args
                                                             if isinstance(arg, Operation) and arg.id in self.owned):
-            found = found.copy(order="K")  # what it was read from may be written to
+            found = found.copy(order="K")  # the array that it was read from may be written to
         if fn is setitem and type(found) is np.ndarray:
             self.owned.add(op.id)
         return found
 
     def _inside(self, checkpoint: Checkpoint, op: Call, ts: list[Any]) -> tuple[Any, ...]:
-        """Return the tangents of a checkpoint's results: its body is computed again, beside the tangents in it."""
+        """Return the tangents of a checkpoint's results; its body is recomputed with its tangents."""
         tape = again(checkpoint, op.val, list(map(value_of, op.args)))
         inner = Pass(tape, {x.id: t for x, t in zip(tape.inputs[1:], ts) if t is not None})
         deque(inner.over(), 0)
@@ -64,7 +64,7 @@ class Pass(Propagation):
         return tuple([ZERO if t is None else t for t in found])
 
     def _written(self, op: Call, ts: list[Any]) -> Any:
-        """Write into the tangent of an array that nothing else needs, where that is so."""
+        """Write into the tangent of the array in place, if nothing else needs it; None otherwise."""
         x = op.args[0]
         if not isinstance(x, Operation) or x.id not in self.dying or x.id not in self.owned:
             return None

@@ -1,8 +1,8 @@
-"""The tangent of one call, from those of its arguments.
+"""tangents: the tangent of one call from those of its arguments.
 
-By its forward rule, if it has one; by the derivative, where an op's rule multiplies by it; by the op itself, where it
-is linear; else by its pullback, transposed. A partial multiplies by the conjugate of a derivative: of a real one it is
-its own transpose, and of a complex one the conjugate of what it makes of the conjugate.
+It comes from the op's forward rule, if there is one; from the derivative, where the op's rule multiplies by it; from
+the op itself, where that is linear; else from its pullback, transposed. A partial multiplies by the conjugate of a
+derivative: a real one is its own transpose; for a complex one, both tangent and result are conjugated.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ from tapegrad.rules.op import Op, as_numpy
 from tapegrad.transforms.transpose import transposed
 
 Tangents = Sequence[Any]
-"""One for each positional argument of a call, None where it has none."""
+"""One for each positional argument of a call, None where there is none."""
 
 
 def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangents: Tangents,
             pullback: Any = None) -> Any:
-    """Return the tangent of the value `y` of a call, None where nothing flows; `pullback` is
-    the one that was kept, if any.
-    """
+    """Return the tangent of a call's value `y`, None where nothing flows; `pullback` is one kept while recording."""
     ts = [None if t is None or nothing_flows(op, i) else t for i, t in enumerate(tangents)]
     if not carries(op, y, kwargs) or all(t is None for t in ts):
         return None
@@ -48,7 +46,7 @@ def tangent(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], tangent
 
 
 def carries(op: Op, y: Any, kwargs: dict[str, Any]) -> bool:
-    """Return False for a call that has rounded to integers, or compared: nothing flows through."""
+    """Return False for a call that rounds to integers or compares: no tangent flows through."""
     dtype = dtype_of(y)
     if dtype is not None and dtype.kind == "b":
         return False
@@ -75,7 +73,7 @@ def _parts(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: list
 
 
 def _by_rule(op: Op, y: Any, args: Sequence[Any], kwargs: dict[str, Any], ts: Tangents) -> Any:
-    """Return what the forward rule of a user, or of the op's own, makes of the tangents."""
+    """Return the tangent by the forward rule of the user or of the op."""
     tensors = holds_tensor((*ts, *args))
     if tensors:
         ts, y, args, kwargs = [None if t is None else wrap(t) for t in ts], wrap(y), wrap(tuple(args)), wrap(kwargs)
@@ -112,7 +110,7 @@ def _by_derivative(op: Op, i: int, t: Any, y: Any, args: Sequence[Any], kwargs: 
 
 
 def _by_itself(op: Op, args: Sequence[Any], kwargs: dict[str, Any], ts: Tangents, rest: list[Any]) -> Iterator[Any]:
-    """Yield what a linear op makes of the tangents, and take from the `rest` those that it is linear in."""
+    """Yield the result of a linear op on the tangents, and remove from `rest` those in which it is linear."""
     if op.tangent == EACH:
         for i, t in enumerate(ts):
             if t is not None:
@@ -128,7 +126,7 @@ def _by_itself(op: Op, args: Sequence[Any], kwargs: dict[str, Any], ts: Tangents
 
 
 def linear_places(op: Op, count: int) -> Sequence[int] | None:
-    """Return in which of so many arguments an op is linear, taken together; None where a function of its own says."""
+    """Return the arguments, out of `count`, in which an op is jointly linear; None where it has a rule of its own."""
     how = op.tangent
     if type(how) is not Linear:
         return None
@@ -136,7 +134,7 @@ def linear_places(op: Op, count: int) -> Sequence[int] | None:
 
 
 def _zeros(x: Any, objects: bool) -> Any:
-    """Return zeros that lie in memory as an argument does, exact ones where they come beside `objects`."""
+    """Return zeros with the memory layout of an argument, exact ones if there are `objects` beside them."""
     shape, x = shape_of(x), plain(x)
     if is_tensor(x):
         return torch.zeros_like(x, dtype=x.dtype if x.is_floating_point() or x.is_complex() else torch.float64)
@@ -148,9 +146,7 @@ def _zeros(x: Any, objects: bool) -> Any:
 
 
 def settled(t: Any, y: Any) -> Any:
-    """Bring a tangent to its value: broadcast to its shape, real where it is real, of its precision.
-    That of an integer stays real.
-    """
+    """Convert a tangent to its value's shape and precision, real if that is; an integer's tangent stays a float."""
     shape, dtype, given = shape_of(y), dtype_of(y), dtype_of(t)
     if shape_of(t) != shape:
         t = stretched(t, shape)

@@ -1,11 +1,11 @@
-"""taylor: the coefficients of a function along a line, all of them in one pass.
+"""taylor: the Taylor coefficients of a function along a line, all of them in one pass.
 
-Each operation has a power series, whose coefficients are computed one after the other. What is linear is so coefficient
-by coefficient, products are Cauchy's, and a few ops of arithmetic have a recurrence. Of any other op the tangent says
-y' = T(y, x; x'): T is recorded, and its own series gives y' up to some order from y up to that order, so that y is
-known to the next. The series of one call is one object, wherever it appears: sine and cosine are each made of the
-other, and n coefficients of a function take a time that grows with n². Griewank and Walther (2008), Evaluating
-Derivatives, chapter 13.
+Each operation has a power series, whose coefficients are computed one after the other. Linear ops act coefficient by
+coefficient, products are Cauchy products, and a few arithmetic ops have a recurrence. For any other op the tangent
+gives y' = T(y, x; x'): T is recorded, and its own series gives y' up to some order from y up to that order, and so the
+next term of y. The series of a call is one object wherever it appears: sine and cosine each refer to the other, and n
+coefficients of a function take a time that grows with n². Griewank and Walther (2008), Evaluating Derivatives, chapter
+13.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ from tapegrad.tree.flatten import Structure, flatten
 
 
 def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None) -> list[Any]:
-    """Return the coefficients of `f(x + t * direction)` as a power series in t: the value first,
-    `order` others behind it.
+    """Return the coefficients of `f(x + t * direction)` as a power series in t: the value, then `order` others.
 
-    The k-th is the k-th derivative along the direction, over k!, and nested as the value is, with its shapes and
-    dtypes. The direction is nested as `x` is, and of ones where it is None. What `f` captured is constant. It may be
-    traced, and so differentiated, batched and compiled. Raises ArgumentError for another order, and for a direction
-    that does not fit; MissingRule where an op has no derivative.
+    The k-th is the k-th derivative along the direction, over k!, nested like the value, with its shapes and dtypes. The
+    direction is nested like `x`; None stands for ones. What `f` captured is constant. The call may be traced, and so
+    differentiated, batched and compiled. Raises ArgumentError for an order that is no integer from 0 on, and for a
+    direction that does not fit; MissingRule where an op has no derivative.
 
     >>> import numpy as np
     >>> taylor(np.exp, 0.0, 3)
@@ -58,7 +57,7 @@ def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None)
 
 def coefficients(f: Callable[..., Any], args: tuple[Any, ...], order: int,
                  directions: Sequence[Any] | None) -> list[Any]:
-    """Return the same of a function of several arguments, with a direction for each."""
+    """Return the coefficients of a function of several arguments, with a direction for each."""
     with collector:
         tape = unroll(record(f, args, {}, DEFAULT, grad=True, replays=False))
         lines = _ones(tape) if directions is None else given(tape, directions)
@@ -72,8 +71,8 @@ def coefficients(f: Callable[..., Any], args: tuple[Any, ...], order: int,
 
 
 def taylortape(f: Callable[..., Any], /, *args: Any, order: int = 3) -> Tape:
-    """Return the tape that computes a value and its coefficients, each with its operation,
-    along ones for every argument.
+    """Return the tape that computes a value and its coefficients, along ones for every argument; the terms of each
+    operation stand beside it.
 
     >>> taylortape(lambda x: x * x, 3.0, order=2).play(5.0)
     [25.0, 10.0, 1.0]
@@ -92,7 +91,7 @@ class _Coefficients:
 
 
 def _terms(op: Operation, series: Any, order: int) -> None:
-    """Compute the terms of an operation's series; in a trace around they are of its line, and say of what."""
+    """Compute the terms of an operation's series; a surrounding trace gives them its line and an origin."""
     around = op.val._tracer.tape.ops if isinstance(op.val, Traced) else []
     for k in range(1, order + 1):
         mark = len(around)
@@ -102,14 +101,14 @@ def _terms(op: Operation, series: Any, order: int) -> None:
 
 
 def _ones(tape: Tape) -> dict[int, Any]:
-    """Return ones for each number of a tape's arguments."""
+    """Return a direction of ones for a tape's arguments."""
     inputs = tape.inputs[1:]
     return {x.id: conform(1.0, plain(x.val)) for part in tape.structure.args
             for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)}
 
 
 def _term(series: Any, k: int) -> Any:
-    """Return a coefficient, nested as the parts of a series are."""
+    """Return a coefficient, nested like the series."""
     if isinstance(series, Series) or series is None:
         return None if series is None else series[k]
     if isinstance(series, dict):
@@ -118,9 +117,9 @@ def _term(series: Any, k: int) -> Any:
 
 
 class Series:
-    """A power series: its first `terms`, and the `rule` by which term k follows from those before.
+    """A power series: its first `terms`, and the `rule` that computes term k from those before.
 
-    None stands for a term that is 0; without a rule all others are.
+    None stands for a term that is 0; without a rule all further terms are 0.
     """
 
     __slots__ = ("_rate", "rule", "terms")
@@ -138,7 +137,7 @@ class Series:
 
     @property
     def rate(self) -> Series:
-        """That of its derivative."""
+        """The series of the derivative."""
         if self._rate is None:
             first = self[1]
             self._rate = Series([conform(0.0, plain(self.terms[0])) if first is None else first],
@@ -147,7 +146,7 @@ class Series:
 
 
 def _sum(parts: Iterable[Any]) -> Any:
-    """Return the sum of terms, None of none."""
+    """Return the sum of terms, None if there are none."""
     total = None
     for part in parts:
         if part is not None:
@@ -156,23 +155,23 @@ def _sum(parts: Iterable[Any]) -> Any:
 
 
 class Expansion:
-    """The series of operations, up to some order, each once: by its op and those of its arguments."""
+    """The series of operations up to some order, each computed once, keyed by op and series of the arguments."""
 
     def __init__(self, order: int) -> None:
         self.order, self.recorded, self.bytes, self.room = order, 0, 0, 0
         self.known: dict[Any, tuple[Any, Any]] = {}
 
     def of_op(self, fn: Op, *given: Series) -> Any:
-        """Return the series of what an op makes of series."""
+        """Return the series of an op applied to series."""
         args = [part.terms[0] for part in given]
         return self.of_call(fn, Call(fn, tuple(args), None, fn(*args)), args,
                             [None if part.rule is None and len(part.terms) < 2 else part for part in given])
 
     def of_program(self, f: _Program | _Tangent, series: list[Series]) -> tuple[Any, Structure | None]:
-        """Return the series of what a function makes of some, recorded at their first terms; of a nest those of its
-        parts, and how it is nested.
+        """Return the series of a function of series, recorded at their first terms; for a nest, the series of its parts
+        and their structure.
 
-        It is None where nothing flows, or the function does not know.
+        A series is None where nothing flows, or where the function returns NotImplemented.
         """
         tape = unroll(record(f, tuple([part.terms[0] for part in series]), {}, DEFAULT, grad=True, replays=False))
         self._count(tape, f.call.fn.__name__)
@@ -188,14 +187,12 @@ class Expansion:
         return made[0] if into is None else made, into
 
     def begin(self, op: Operation) -> None:
-        """Count what is recorded for an operation of the program."""
+        """Start to count what is recorded for an operation of the program."""
         self.recorded, self.bytes = 0, 0
         self.room = LARGER * max(8, *[used.spec.nbytes for used in (op, *operands(op))])
 
     def _count(self, tape: Tape, what: str) -> None:
-        """Take in what was recorded; raise MissingRule where that grows with each order, as it does of an op whose
-        tangent is of ever larger ones.
-        """
+        """Count what was recorded; raise MissingRule where that grows with each order, by ever larger tangents."""
         self.recorded += len(tape.ops)
         self.bytes += sum(op.spec.nbytes for op in tape.ops)
         if self.recorded > LONGER or self.bytes > self.room:
@@ -208,14 +205,12 @@ class Expansion:
         key = (fn, tuple([_key(x) if part is None else id(part) for part, x in zip(parts, args)]), repr(op.kwargs))
         if key not in self.known:
             call = Expanded(self, fn, op, args, parts)
-            self.known[key] = call.series(), call  # which keeps alive what the key names
+            self.known[key] = call.series(), call  # keeps alive the objects whose ids the key holds
         return self.known[key][0]
 
 
 class _Flow(Propagation):
-    """The series of a tape's operations; of the program's some first terms are computed at once, in turn: nothing
-    recurses over a tape.
-    """
+    """Propagates series over a tape; with `terms`, the first ones are computed in order, so that nothing recurses."""
 
     def __init__(self, expansion: Expansion, tape: Tape, known: dict[int, Any], terms: int | None = None) -> None:
         super().__init__(tape, known)
@@ -234,14 +229,14 @@ def _key(x: Any) -> Any:
 
 
 class Expanded:
-    """A call of an op on series: `parts` are those of its arguments, None for what is constant."""
+    """A call of an op on series: `parts` are those of its arguments, None for constants."""
 
     def __init__(self, expansion: Expansion, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> None:
         self.expansion, self.fn, self.op, self.args, self.parts = expansion, fn, op, args, parts
         self.kwargs, self.y = op.kwargs, op.val
 
     def series(self) -> Any:
-        """Return the series of its value, a nest of them where that is one."""
+        """Return the series of its value, nested like it."""
         fn, parts = self.fn, self.parts
         if not all(part is None or isinstance(part, Series) for part in parts):
             raise MissingRule(f"{fn.__name__} takes a nest of numbers, and has no power series", self.op.where,
@@ -262,7 +257,7 @@ class Expanded:
                        [None if part is None else part[k] for part in self.parts])
 
     def _product(self, active: list[int], k: int, args: list[Any]) -> Any:
-        """Return the sum of what the op makes of all terms whose places add up to k."""
+        """Return the sum of the op's values over all terms of the arguments whose orders add up to k."""
         i, rest = active[0], active[1:]
         series: Series = self.parts[i]
         found = []
@@ -273,11 +268,11 @@ class Expanded:
         return _sum(found)
 
     def _written_out(self, active: list[int]) -> Any:
-        """Return the series of what the op is in simpler ops, None where it is not."""
+        """Return the series of the op written in simpler ops, None where that does not apply."""
         return self.expansion.of_program(_Program(self, active), [self.parts[i] for i in active])[0]
 
     def _by_tangent(self) -> Any:
-        """Return the series whose derivative is the op's tangent, which is made of that series itself."""
+        """Return the series whose derivative is the op's tangent, which depends on that series itself."""
         leaves: list[Any] = []
         self.nest = flatten(self.y, "", leaves, [], shared=False)
         made: list[Series] = []
@@ -296,7 +291,7 @@ class Expanded:
         if self.nest.is_leaf:
             return made[0]
         found = self.nest.mirror(made)
-        # the pullback of a rule that cannot be traced is no number, and depends on what the value does
+        # a pullback that cannot be traced is no number, but it depends on what the value depends on
         return found if type(self.y) is not tuple else tuple([
             Series([y], self._opaque) if callable(y) else part for y, part in zip(self.y, found)])
 
@@ -305,8 +300,8 @@ class Expanded:
                           self.op.where, "write it in NumPy, and what it calls in C as a primitive with a rule")
 
     def _rates(self, made: list[Series]) -> list[Any]:
-        """Record the tangent at the first terms; return for each part of the value the series of its derivative."""
-        if getattr(self.fn, "order", 0) > 1:  # layer_norm's third derivative is wrong in torch, batch_norm's too
+        """Record the tangent at the first terms; return the series of the derivative of each part of the value."""
+        if getattr(self.fn, "order", 0) > 1:  # torch's third derivatives of layer_norm and batch_norm are wrong
             raise MissingRule(f"{self.fn.__name__} has no power series: torch's derivatives may be wrong beyond the "
                               "second", self.op.where, "the function written in elementary ones")
         active = [i for i, part in enumerate(self.parts) if part is not None]
@@ -321,7 +316,7 @@ def _constant(x: Any) -> Series | None:
 
 
 class _Program:
-    """An op in simpler ones, as a function of the arguments that are no constants."""
+    """An op written in simpler ones, as a function of the arguments that are no constants."""
 
     def __init__(self, call: Expanded, active: list[int]) -> None:
         self.call, self.active, self.op = call, active, call.fn
@@ -334,9 +329,7 @@ class _Program:
 
 
 class _Tangent:
-    """The tangent of a call as a function of its value, of the arguments that are no
-    constants, and of their tangents.
-    """
+    """The tangent of a call as a function of its value, of its non-constant arguments, and of their tangents."""
 
     def __init__(self, call: Expanded, active: list[int]) -> None:
         self.call, self.active, self.op = call, active, call.fn
@@ -372,7 +365,7 @@ def _multiplied(call: Expanded, a: Series, b: Series) -> Series:
 
 
 def _divided(call: Expanded, a: Series, b: Series, by: Op = ops.divide) -> Series:
-    def rule(k: int) -> Any:  # of y b = a
+    def rule(k: int) -> Any:  # solves y b = a
         known = _cauchy(y, b, range(k), k)
         left = _sum([a[k], None if known is None else -known])
         return None if left is None else by(left, b[0])
@@ -382,7 +375,7 @@ def _divided(call: Expanded, a: Series, b: Series, by: Op = ops.divide) -> Serie
 
 
 def _raised(call: Expanded, x: Series, p: Series) -> Series:
-    """Return a power: of a whole exponent products, of another constant one the series that solves x y' = p y x'."""
+    """Return a power: products for an integer exponent; for another constant one the solution of x y' = p y x'."""
     apply = call.expansion.of_op
     if call.parts[1] is not None:
         made: Series = apply(ops.exp, apply(ops.multiply, p, apply(ops.log, x)))
@@ -421,13 +414,11 @@ ARITHMETIC: dict[Op, Callable[..., Series]] = {
     ops.float_power: _raised,
     ops.negative: lambda call, x: Series([call.y], lambda k: None if x[k] is None else -x[k]),
     ops.positive: lambda call, x: Series([call.y], x.__getitem__),
-    ops.ratio: lambda call, a, b: _divided(call, a, b, ops.ratio),  # of which 0 / 0 is 0
+    ops.ratio: lambda call, a, b: _divided(call, a, b, ops.ratio),  # 0 / 0 is 0
     ops.square: lambda call, x: _multiplied(call, x, x),
     ops.reciprocal: lambda call, x: _divided(call, Series([1.0]), x),
 }
-"""Ops with a recurrence of their own: by the tangent, whose arithmetic they are, their series
-would be of ever new calls.
-"""
-MOVES = frozenset([ops.pad, ops.scatter])  # linear in what has a tangent, whatever that is
+"""Ops with a recurrence of their own: by the tangent, which consists of these ops, series would need ever new calls."""
+MOVES = frozenset([ops.pad, ops.scatter])  # linear in the arguments with tangents, whichever these are
 WHOLE = 1 << 10
-LONGER, LARGER = 1 << 14, 1 << 17  # how many operations may be recorded for one, and how many times as many bytes
+LONGER, LARGER = 1 << 14, 1 << 17  # most operations recorded for one, and most bytes, as a multiple of its own

@@ -1,8 +1,8 @@
-"""transpose: the adjoint of what is linear: of a tape another tape, and the tangent of a call from its pullback.
+"""transpose: the adjoint of a linear tape as a tape, and the tangent of a call from its pullback.
 
 The pullback is the adjoint of the derivative, so the derivative is the adjoint of the pullback: the gradient by w of
-what the pullback makes of w, contracted with the tangents (by the real part of <a, b>, as all gradients of complex
-numbers are). Any pullback serves that is written in ops or NumPy.
+the pullback's results for w, contracted with the tangents (by the real part of <a, b>, as all gradients of complex
+numbers are). Any pullback works that is written in ops or NumPy.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tapegrad.tree.flatten import flatten, is_leaf, leaves_of
 
 
 def transpose(tape: Tape) -> Tape:
-    """Return the tape of the adjoint of a linear function: its `play(dy)` gives the cotangents of the arguments, from
+    """Return the tape of the adjoint of a linear function: its `play(dy)` gives the cotangents of the arguments from
     that of the value.
 
     <dy, f(x)> = <f*(dy), x>, by the real part of <a, b> for complex numbers. What `f` captured is constant. Raises
-    ArgumentError for a tape that is not linear in its arguments, all at once, and names the operation that is not.
+    ArgumentError for a tape that is not jointly linear in its arguments, and names the operation that is not linear.
 
     >>> import tapegrad as tg
     >>> value, push = tg.linearize(lambda x, a: np.sin(a * x[1:]) - x[:-1], np.zeros(3), 2.0)
@@ -55,7 +55,7 @@ def transpose(tape: Tape) -> Tape:
 
 
 class _Adjoint:
-    """The gradient of a tape that is linear, as a function of its cotangent alone."""
+    """The gradient of a linear tape, as a function of the cotangent alone."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
@@ -65,11 +65,11 @@ class _Adjoint:
         return self.at(self.args([x.val for x in self.tape.inputs[1:]]), dy)
 
     def at(self, args: Sequence[Any], dy: Any) -> tuple[Any, ...]:
-        """Return it where the arguments are others, which makes no difference."""
+        """Return the gradient at some arguments, on which it does not depend."""
         return gradient(self.tape.play, *args, seed=dy)
 
     def args(self, leaves: list[Any]) -> list[Any]:
-        """Return the arguments with these leaves."""
+        """Return the arguments built from these leaves."""
         return [part.build(leaves) for part in self.tape.structure.args]
 
     def seed(self) -> Any:
@@ -80,7 +80,7 @@ class _Adjoint:
 
 
 def _check_linear(adjoint: _Adjoint) -> None:
-    """Raise ArgumentError where the gradient depends on the arguments, or the value at 0 is another number."""
+    """Raise ArgumentError where the gradient depends on the arguments, or the value at 0 is not 0."""
     tape, cure = adjoint.tape, "the tape of the function that tg.linearize returns"
     leaves = [x.val for x in tape.inputs[1:]]
     args = adjoint.args(leaves)
@@ -96,10 +96,9 @@ def _check_linear(adjoint: _Adjoint) -> None:
 
 
 def transposed(pullback: Any, y: Any, tangents: Sequence[Any]) -> Any:
-    """Return the tangent of a call's value `y` from those of its arguments, None for one that has none;
-    None where nothing flows.
+    """Return the tangent of a call's value `y` from those of its arguments; None stands for a tangent of zero.
 
-    Raises what tracing the pullback raises: ConcretizationError where it calls C, for one.
+    Raises what tracing the pullback raises, such as ConcretizationError where it calls C.
     """
     which = [i for i, t in enumerate(tangents) if t is not None]
     if is_leaf(y) and shape_of(y) == () and not is_complex(y):
@@ -115,7 +114,7 @@ def transposed(pullback: Any, y: Any, tangents: Sequence[Any]) -> Any:
 
 
 class _Pulled:
-    """A pullback as a function of the cotangent alone, to the cotangents that are asked for."""
+    """A pullback as a function from the cotangent alone to the requested cotangents."""
 
     def __init__(self, pullback: Any, which: Sequence[int]) -> None:
         self.pullback, self.which = pullback, which
@@ -147,7 +146,7 @@ def _one(y: Any) -> Any:
 
 
 def _blank(y: Any, part: bool = False) -> Any:
-    """Return a cotangent of a value, the numbers of which mean nothing; parts that are integers have none."""
+    """Return a cotangent of a value with arbitrary numbers; parts that are integers have none."""
     if isinstance(y, (tuple, list)):
         return tuple([_blank(each, True) for each in y])
     if isinstance(y, dict):

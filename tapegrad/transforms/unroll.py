@@ -1,4 +1,4 @@
-"""unroll: loops become the calls that their runs consist of, and checkpoints those of their bodies."""
+"""unroll: replaces loops by the calls of their iterations, and checkpoints by those of their bodies."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tapegrad.transforms.walk import Walk
 
 
 def unroll(tape: Tape) -> Tape:
-    """Return a tape without loops; each call of a body is there as often as it runs.
+    """Return a tape without loops; each call of a body appears once per iteration.
 
-    Values are computed from those of the inputs, where these have some; where not, the calls of
-    a body have those of one run.
+    Values are computed from those of the inputs, if they have some; otherwise the calls of a body have the values of
+    one iteration.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda x: sum(x ** k for k in range(20)), 1.5)
@@ -41,8 +41,8 @@ def unroll(tape: Tape) -> Tape:
 
 
 def inline(tape: Tape, valued: bool = False) -> Tape:
-    """Return a tape on which checkpoints are the calls that they consist of; they have the values of the inputs there
-    only where it is `valued`. What has derivatives that were computed along has those of the calls.
+    """Return a tape on which checkpoints are replaced by their calls, with the values for the inputs there if `valued`.
+    Results with accompanying derivatives have those of the calls instead.
     """
     if not any(map(_is_inlined, tape.ops)):
         return tape
@@ -58,9 +58,9 @@ def _is_inlined(op: Operation) -> bool:
 
 
 def _value(tape: Tape) -> None:
-    """Give each call the value that it has for the inputs on the tape; what was drawn stays.
+    """Give each call the value that it has for the inputs on the tape; random draws stay.
 
-    It stops where these would take another path: they are the caller's arrays, which he may have written to since.
+    It stops where the inputs would take another path: they are the caller's arrays and may have been written to since.
     """
     if not any(lacks(x.val) for x in tape.inputs):
         run = Run(tape, [x.val for x in tape.inputs], redraw=False)
@@ -71,9 +71,9 @@ def _value(tape: Tape) -> None:
 
 
 def _expanded(tape: Tape, expands: Callable[[Operation], bool]) -> Tape:
-    """Return a tape on which calls of subtapes are those of their bodies, where it `expands` them."""
+    """Return a tape on which the calls that `expands` selects are replaced by those of their bodies."""
     walk = Walk(tape)
-    # what stands for the results of such a call, for each element of what a loop collected, or is given for its runs
+    # the stand-ins of such a call's results, one for each element of a sequence that a loop collects or is listed
     parts: dict[Operation, tuple[Any, ...]] = {}
     listed = {arg for op in tape.ops if is_loop(op) and expands(op)
               for arg in op.fn.parted((*op.fn.steps, *op.args))[2]}
@@ -98,7 +98,7 @@ def _expanded(tape: Tape, expands: Callable[[Operation], bool]) -> Tape:
 
 
 def _body(walk: Walk, op: Call) -> tuple[Any, ...]:
-    """Put the calls of a checkpoint's body on the new tape; return what stands for its results."""
+    """Put the calls of a checkpoint's body on the new tape; return the stand-ins of its results."""
     body = op.fn.drawn(op.val)
     at: dict[Operation, Any] = dict(zip(body.inputs, [walk.at[1], *map(walk.bind, op.args)]))
     _run(walk, body, at, op.origin)
@@ -106,7 +106,7 @@ def _body(walk: Walk, op: Call) -> tuple[Any, ...]:
 
 
 def _runs(walk: Walk, op: Call, known: dict[Operation, tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Put the calls of a loop's runs on the new tape; return what stands for its results."""
+    """Put the calls of a loop's iterations on the new tape; return the stand-ins of its results."""
     loop: Loop = op.fn
     runs = Runs(loop, [known.get(arg) or walk.bind(arg) if isinstance(arg, Operation) else arg for arg in op.args])
     for k in loop.runs:
@@ -118,10 +118,10 @@ def _runs(walk: Walk, op: Call, known: dict[Operation, tuple[Any, ...]]) -> tupl
 
 def _run(walk: Walk, body: Tape, at: dict[Operation, Any], origin: Origin | None) -> None:
     for op in body.ops:
-        if isinstance(op, Input) or op is body.result or (isinstance(op, Guard)  # of a constant
+        if isinstance(op, Input) or op is body.result or (isinstance(op, Guard)  # a guard of a constant
                                                           and not isinstance(at[op.args[0]], Operation)):
             continue
         made = append_copy(walk.new, op, at)
         made.origin = made.origin or origin
         if type(made) is Call and made.spec.is_array and made.spec.kind != "O":
-            drop(made)  # that of the first run lies in one place for all
+            drop(made)  # the recorded value is one array, shared by all iterations

@@ -1,7 +1,7 @@
-"""vectorize: a Python function that is called for each number of arrays, as a batch of one trace of it.
+"""vectorize: calls of a Python function on each number of arrays, as a batch of one trace.
 
-So it is done for a function of which that is known to be the same: its code does nothing but compute. Numbers that
-take another branch are traced and run apart, as members of any batch; what remains is called number by number.
+It serves functions whose code does nothing but compute. Numbers that take another branch are traced and run apart, like
+members of any batch; the remaining ones are called one by one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tapegrad.trace.effects import Reach
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.vmap import Batched, Group
 
-PER_TRACE = 32  # calls, recorded one by one, take as long as a trace and a batch of its operations
+PER_TRACE = 32  # number of single calls that take as long as a trace and a batch of its operations
 
 
 def of_each_number(call: Callable[..., Any], fixed: Sequence[Any], columns: Sequence[Any]) -> Any:
-    """Return what `call(*fixed, *numbers)` returns for the numbers of each place, in arrays; None where calls might do
-    more than compute, or return what is no number.
+    """Return what `call(*fixed, *numbers)` returns for the numbers of each place, in arrays; None where calls may do
+    more than compute, or return no numbers.
 
-    A column holds Python's numbers in an array with one axis, or is one number for all places.
+    A column is an array of Python numbers with one axis, or one number for all places.
     """
     reach = Reach(*fixed)
     if not reach.pure:
@@ -37,7 +37,7 @@ def of_each_number(call: Callable[..., Any], fixed: Sequence[Any], columns: Sequ
     batch.left = 2 + max(sizes) // PER_TRACE
     try:
         found = batch.call(call, (*fixed, *columns), {})
-    except Exception:  # which number raises it first, calls one by one tell
+    except Exception:  # single calls tell which number raises first
         found = None
     if reach.is_as_before():
         return found
@@ -46,13 +46,13 @@ def of_each_number(call: Callable[..., Any], fixed: Sequence[Any], columns: Sequ
 
 
 class _Apart(TapeError):
-    """What a function does for a number is not known from its tape."""
+    """Raised where a tape does not determine what a function does for a number."""
 
 
 class _Numbers(Batched):
-    """A batch whose members are Python's numbers, each of which must be known from a tape, and few tapes do."""
+    """A batch of Python numbers, each of which must follow one of a few tapes."""
 
-    left = 0  # so many traces may be made
+    left = 0  # number of traces that may still be made
 
     def first(self, x: Any, size: int) -> Any:
         return x[0].item()

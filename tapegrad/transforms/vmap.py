@@ -36,25 +36,25 @@ from tapegrad.tree.signature import Signature
 P = ParamSpec("P")
 
 Axes = Any
-"""An axis, None, or a nest of them like a beginning of what they are of."""
+"""An axis, None, or a nest of them that is a prefix of the nest that it describes."""
 
 
 def vmap(f: Callable[P, Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[P, Any]:
-    """Return a function of batches of f's arguments that returns the batch of its values.
+    """Return a function from batches of f's arguments to the batch of its values.
 
-    `in_axes` says along which axis the members of each argument lie, None for one that all members share: one for all
-    arguments, or a tuple with one for each; of a nested argument, one for all of it, or nested as it is. `out_axes`
-    says the same of the value. Keyword arguments have their members along axis 0. What `f` captured is shared.
+    `in_axes` is the axis of the members of each argument, None for an argument that all members share: one for all
+    arguments, or a tuple with one for each; a nested argument has one for all of it, or a nest like it. `out_axes` is
+    the same for the value. Keyword arguments have their members along axis 0. What `f` captured is shared.
 
-    `f` runs once on one member, and each operation of its tape is made one for the whole batch. Members that take
-    another branch, or run a loop more often, are traced and run apart: `f` is any program. What has no rule for a batch
-    is called once for each member, on a tape by one loop. Random numbers are drawn for each member, by each draw for
-    all members: where `f` draws twice, they are others than in a loop over the members. What cannot be traced, or
-    asks for plain numbers, is called for each member. What `f` writes to what all members share (a captured list, a
-    counter, a module's buffers, a global) and what it prints is done as by a loop over the members: such an `f` is
-    traced for each of them, and so is one that asks what may not be the same for each. Arrays that are arguments are
-    never written to. Raises ArgumentError where the arguments have no such axis, or not equally many members;
-    MutationError inside a trace for an `f` that writes to what cannot be set back after the first member's run.
+    `f` runs once on one member, and each operation of its tape is done for the whole batch. Members that take another
+    branch, or run a loop more often, are traced and run apart: `f` is any program. An op without a batching rule is
+    called once for each member, on a tape by one loop. Random numbers are drawn for each member, by each draw for all
+    members: where `f` draws twice, they differ from those of a loop over the members. A function that cannot be
+    traced, or needs plain numbers, is called for each member. Writes to what all members share (a captured list, a
+    counter, a module's buffers, a global) and prints happen as in a loop over the members: such an `f` is traced for
+    each of them, and so is one that reads what may differ between them. Arrays among the arguments are never written
+    to. Raises ArgumentError where the arguments have no such axis, or different numbers of members; MutationError
+    inside a trace for an `f` whose writes cannot be undone after the first member's run.
 
     >>> vmap(lambda x, a: a * x if x > 0 else -x, in_axes=(0, None))(np.array([1.0, -2.0, 3.0]), 10.0)
     array([10.,  2., 30.])
@@ -75,7 +75,7 @@ def vmap(f: Callable[P, Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable
     batched.__name__, batched.__doc__ = how.name, getattr(f, "__doc__", None)
     batched.__module__ = (
         getattr(f, "__module__", None) or batched.__module__
-    )  # what looks for random generators goes on into the program's code
+    )  # the search for random generators continues into the program's code
     return batched
 
 
@@ -84,7 +84,7 @@ def batchtape(
 ) -> Tape:
     """Return the tape that computes `vmap(f, in_axes, out_axes)(*args)`: each operation for the whole batch.
 
-    `f` may be a tape of one member. Its loops dissolve: `tg.roll` makes one of them again, with a batched body.
+    `f` may be a tape of one member. Its loops are unrolled; `tg.roll` rolls them up again, with a batched body.
 
     >>> tape = batchtape(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
     >>> [op.note for op in tape if op.kind == "call"], tape.play(np.array([4.0, 5.0, 6.0]))
@@ -100,7 +100,7 @@ def batchtape(
 
 
 class Group(NamedTuple):
-    """What the members that went one way returned."""
+    """The values of the members that took one path."""
 
     rows: Any
     into: Structure | None
@@ -109,7 +109,7 @@ class Group(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A function and its arguments, and how their leaves are nested."""
+    """A function, its arguments, and the nesting of their leaves."""
 
     f: Callable[..., Any]
     args: tuple[Any, ...]
@@ -117,7 +117,7 @@ class Program(NamedTuple):
     signature: Signature
 
     def of_leaves(self, leaves: list[Any], changed: list[bool]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return the function and its arguments with other leaves, where these have changed."""
+        """Return the function and its arguments, rebuilt from other leaves where these have changed."""
 
         def part(structure: Structure, x: Any) -> Any:
             return structure.build(leaves) if any(changed[structure.start : structure.start + structure.size]) else x
@@ -129,14 +129,14 @@ class Program(NamedTuple):
         )
 
     def mapped(self, flags: list[bool]) -> list[bool]:
-        """Return which arguments, the keyword ones last, differ by member in any part."""
+        """Return for each argument, the keyword ones last, whether any part of it differs between members."""
         parts = (*self.signature.args, *self.signature.kwargs.values())
         return [any(flags[part.start : part.start + part.size]) for part in parts]
 
 
 def settled_for(tape: Tape, own: list[Any]) -> bool:
-    """Return whether the program of a tape writes to what all members share; where it does not, warn of what it wrote
-    to arguments of which each member has a copy of its `own`.
+    """Return whether the program of a tape writes to what all members share; if not, warn of its writes to the
+    arguments `own`, of which each member has a copy.
     """
     effects = tape.structure.effects
     if effects is None:
@@ -153,20 +153,20 @@ def settled_for(tape: Tape, own: list[Any]) -> bool:
 
 
 def traced_value(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a function returns, traced, so that it writes what it writes once it has ended well."""
+    """Return what a function returns, traced, so that its writes happen only once it has succeeded."""
     tape = record(f, args, kwargs, DEFAULT, found=Found(f, args, kwargs))
     settle(tape)
     return returned(tape)
 
 
 def _plain_axes(axes: Axes) -> Axes:
-    """Return axes as plain integers; traced ones are guarded."""
+    """Return axes as plain integers, with guards for traced ones."""
     return optree.tree_map(lambda axis: axis if axis is None else index(axis), axes, none_is_leaf=True,
                            namespace=NAMESPACE)
 
 
 class Batched:
-    """Calls of a function for all members, where these lie in what it takes and returns."""
+    """Calls a function for all members, with the axes of its arguments and of its value."""
 
     def __init__(self, in_axes: Axes, out_axes: Axes, name: str) -> None:
         for what, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
@@ -194,7 +194,7 @@ class Batched:
         return self._error(self.name, what, try_)
 
     def call(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the function returns for all members."""
+        """Return the function's values for all members."""
         signature, leaves, labels = flatten_call(f, args, kwargs)
         program = Program(f, args, kwargs, signature)
         axes = self._of_leaves(signature, leaves, args, kwargs)
@@ -271,7 +271,7 @@ class Batched:
         yield from zip(optree.tree_leaves(x, none_is_leaf=True, namespace=NAMESPACE), spread)
 
     def _fronted(self, leaves: list[Any], labels: list[str], axes: list[int | None]) -> tuple[int, list[Any]]:
-        """Return how many members there are, and the inputs with these along axis 0."""
+        """Return the number of members, and the inputs with these along axis 0."""
         sizes: dict[int, str] = {}
         found = list(leaves)
         for k, (x, axis) in enumerate(zip(leaves, axes)):
@@ -303,11 +303,12 @@ class Batched:
     def _traced(
         self, program: Program, leaves: list[Any], flags: list[bool], size: int
     ) -> tuple[Tape | None, bool, list[Any]]:
-        """Record the function for the first member, as if there were no trace around; generators are set back.
+        """Record the function for the first member, outside any surrounding trace; generators are restored.
 
-        No tape where it cannot be recorded, or takes plain numbers that are of this member alone, or does more than
-        compute; the second says that only the last is so. Then the run is the first member's call, and its value comes
-        third; where a trace around this one must see that call, it is undone, and none does.
+        The tape is None where the function cannot be recorded, needs plain numbers of this member alone, or does more
+        than compute; the second result is True in the last case only. Then the run is the first member's call, and the
+        third result holds its value; where a surrounding trace must see that call, the run is undone, and the third
+        result is empty.
         """
         first = [self.first(plain(x), size) if flag else plain(x) for x, flag in zip(leaves, flags)]
         first = [Member(x) if type(x) in BOOLS else x for x in first]
@@ -361,7 +362,7 @@ class Batched:
         return inline(tape, valued=True), False, []
 
     def _undo(self, outside: Outside, witness: Any) -> None:
-        """Undo what the first member's run has written, which is to run again; raise where that cannot be."""
+        """Undo the writes of the first member's run, which will run again; raise where that is impossible."""
         outside.put_back()
         changed = None if witness is None else witness.result()[0].changed()
         if changed is not None:
@@ -377,7 +378,7 @@ class Batched:
         return record(fn, args, kwargs, DEFAULT, observer=observer)
 
     def first(self, x: Any, size: int) -> Any:
-        """Return the first member of an argument; of no members, one of ones."""
+        """Return the first member of an argument; of an empty batch, a member of ones."""
         if size:
             return x[0]
         if is_tensor(x):
@@ -385,7 +386,7 @@ class Batched:
         return np.ones(x.shape[1:], x.dtype)[()]
 
     def alone(self, program: Program, leaves: list[Any], flags: list[bool], i: int, row: int, traces: bool) -> Group:
-        """Call the function for one member: as it is, or as `trace` does, which writes to no array of the caller's."""
+        """Call the function for one member, directly or as `trace` does, which writes to no array of the caller."""
         mine = [member(x, i) if flag else x for x, flag in zip(leaves, flags)]
         fn, given, named = program.of_leaves(mine, flags)
         return _group(traced_value(fn, given, named) if traces else fn(*given, **named), row)
@@ -393,7 +394,7 @@ class Batched:
     # -- the value
 
     def _joined(self, groups: list[Group], size: int, leaves: list[Any]) -> Any:
-        """Put together what the members of all groups returned, in their order."""
+        """Join the values of all groups, in the order of the members."""
         first = groups[0]
         if any(group.into != first.into or len(group.parts) != len(first.parts) for group in groups[1:]):
             other = next(group.into for group in groups[1:] if group.into != first.into)
@@ -419,7 +420,7 @@ class Batched:
         arrays = [x for x in leaves if isinstance(x, np.ndarray) or is_tensor(x)]
         parts = [
             array(x) if any(overlap(x, other) for other in arrays) else x for x in parts
-        ]  # it is the caller's to write to
+        ]  # the caller may write to the value
         return parts[0] if into is None else into.build(parts)
 
     def _part(self, found: list[tuple[Any, Any, bool]], size: int, axis: int | None) -> Any:
@@ -460,7 +461,7 @@ class Batched:
 
 
 def _group(value: Any, row: int) -> Group:
-    """Return what one member returned."""
+    """Return the group of one member's value."""
     parts: list[Any] = []
     into = flatten(value, "", parts, [], shared=False)
     if into.is_leaf or not parts:
@@ -469,8 +470,8 @@ def _group(value: Any, row: int) -> Group:
 
 
 class Listener:
-    """Hears whether a program takes what the tape of one member does not tell of the others: plain numbers of traced
-    values, their text, and numbers that torch draws in a trace inside, or beside one around.
+    """Notes whether a program uses what one member's tape does not determine for the others: plain numbers of traced
+    values, their text, and torch's random numbers, drawn in an inner trace or within a surrounding one.
     """
 
     def __init__(self) -> None:
@@ -487,7 +488,7 @@ class Listener:
 
 
 class _Slot:
-    """Where a part of a value goes."""
+    """The place of a part of a value."""
 
     __slots__ = ("place",)
 

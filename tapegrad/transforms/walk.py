@@ -1,4 +1,4 @@
-"""Walk: one pass over a tape, into a new one."""
+"""walk: one pass over a tape that writes a new one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tapegrad.tape.spec import UNKNOWN, absent
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import NO_KWARGS, Call, Constant, Guard, Input, Operation, Tape, copy_op, operands
 
-# of a real matrix the result may be complex
+# the result for a real matrix may be complex
 _TYPED_BY_VALUE = frozenset(op for op in OPS.values() if is_by_value(op.spec)) - {pow}
-# two hooks are two calls, and the sum of theirs is none
+# calls of hooks must not be merged
 _UNSURE = frozenset([*(OPS[name] for name in ("draw", "default_rng", "pack")), hook])
-# what other ops return has the type that follows from their arguments', unless that is dynamic
+# the result type of other ops follows from their arguments' types, unless it is dynamic
 _UNSTEADY = _TYPED_BY_VALUE | {pow}
 
 
@@ -36,7 +36,7 @@ def copy_tape(tape: Tape) -> Tape:
 
 def needed(tape: Tape, parts: Sequence[Any],
            guards: Callable[[Guard], bool] = lambda guard: True) -> tuple[Tape, list[Any]]:
-    """Return a tape of what some operations and guards depend on, which has no result yet, and the operations there."""
+    """Return a tape of what `parts` and the selected guards depend on, without a result, and the parts on that tape."""
     leads = leading(tape.ops, [*parts, *[op for op in tape.ops if isinstance(op, Guard) and guards(op)]])
     walk = Walk(tape)
     for op in tape.ops:
@@ -46,16 +46,12 @@ def needed(tape: Tape, parts: Sequence[Any],
 
 
 def own(fn: Callable[..., Any]) -> bool:
-    """True for an op of tapegrad's own, of which all is known, and for a loop of such calls; a user's
-    function may do what it likes.
-    """
+    """True for an op of tapegrad's own, whose behaviour is known, and for a loop; a user's function may do anything."""
     return (type(fn) is Op and OPS.get(fn.__name__) is fn) or type(fn) is Loop
 
 
 def pure(fn: Callable[..., Any]) -> bool:
-    """True for an op that may be run once instead of twice, or when the tape is optimised: no
-    chance in it, no structure.
-    """
+    """True for an op whose equal calls may be merged or run while a tape is optimised: no randomness, no structure."""
     return type(fn) is Op and OPS.get(fn.__name__) is fn and fn not in _UNSURE
 
 
@@ -69,13 +65,13 @@ def _is_steady_body(fn: Callable[..., Any]) -> bool:
 
 
 def literal(x: Any) -> bool:
-    """True for a number that may stand among a call's arguments itself."""
+    """True for a number that may itself be an argument of a call."""
     return isinstance(x, (int, float, complex, np.generic))
 
 
 def moved(origin: Origin | None, at: Sequence[Any]) -> Origin | None:
-    """Return an origin on a new tape, where `at` has by position what stands for the operations of the old one; None
-    where nothing stands for the one that it belongs to.
+    """Return an origin on a new tape, where `at` holds by position the stand-ins of the old operations; None if the
+    operation that it refers to has none.
     """
     if origin is None or not origin.of:
         return origin
@@ -89,12 +85,11 @@ _new = object.__new__
 
 
 class Walk:
-    """What the operations of a tape have become on the new one that a pass writes.
+    """Maps the operations of a tape to those of the new one that a pass writes.
 
-    By position: `at` holds for each operation of the old tape its stand-in, an operation or a plain number, None as
-    long as there is none; `uses` how many operations use one of the new; `known` whether the type, shape and dtype of
-    one of the new are the recorded ones on every replay, because guards say so of what it is computed from (a pass that
-    asks for it says `learn`).
+    By position: `at` holds the stand-in of each old operation, an operation or a plain number, None as long as there is
+    none; `uses` counts the uses of each new operation, with `count`; `known` tells, with `learn`, whether guards ensure
+    the recorded type, shape and dtype of a new operation in every replay.
     """
 
     __slots__ = ("_used", "at", "known", "learn", "new", "old", "uses")
@@ -107,18 +102,18 @@ class Walk:
         self._used: list[int] = count_uses(tape) if count else []  # of the old operations
 
     def bind(self, arg: Any) -> Any:
-        """Return what stands for an argument of an old operation on the new tape."""
+        """Return the stand-in of an old operation's argument."""
         return self.at[arg.id] if isinstance(arg, Operation) else arg
 
     def args(self, op: Operation) -> tuple[Any, ...]:
-        """Return what stands for all of them."""
+        """Return the stand-ins of all arguments."""
         at = self.at
         return tuple([at[arg.id] if isinstance(arg, Operation) else arg for arg in op.args])
 
     def keep(self, op: Operation, args: tuple[Any, ...] | None = None) -> Operation:
-        """Put a copy of an old operation on the new tape; return it. A guard of what has become a number is dropped."""
+        """Copy an old operation to the new tape; return the copy. A guard of what has become a number is dropped."""
         at, ops = self.at, self.new.ops
-        if type(op) is Call:  # copy_op, unrolled: every pass copies all of them
+        if type(op) is Call:  # copy_op, inlined: every pass copies all of them
             new: Any = _new(Call)
             fn = op.fn
             new.fn, new.kwargs, new.pb = at[fn.id] if isinstance(fn, Operation) else fn, op.kwargs, op.pb
@@ -131,7 +126,7 @@ class Walk:
                           for arg in op.args]) if args is None else args
         if op.origin is not None:
             new.origin = self.origin(op)
-        ops.append(new)  # _push and stand_in, unrolled
+        ops.append(new)  # _push and stand_in, inlined
         new.id = len(ops)
         at[op.id] = new
         if self._used:
@@ -142,31 +137,29 @@ class Walk:
         return new  # type: ignore[no-any-return]
 
     def origin(self, op: Operation) -> Origin | None:
-        """Return the origin of an old operation as the new tape's; None where what it belonged to is gone."""
+        """Return the origin of an old operation on the new tape; None if the operation that it refers to is gone."""
         return moved(op.origin, self.at)
 
     def make(self, like: Operation, fn: Op, *args: Any, val: Any = UNKNOWN, **kwargs: Any) -> Operation:
-        """Put a new call on the new tape in place of `like`, whose line and note it takes; return it."""
+        """Put a new call on the new tape in place of `like`, with its line and note; return it."""
         if val is UNKNOWN:
             val = absent(spec_of_call(fn, args, kwargs))
         return self._push(Call(fn, args, kwargs or NO_KWARGS, val, self.origin(like)).at(like))
 
     def instead(self, op: Operation, fn: Any, *args: Any, **kwargs: Any) -> Operation:
-        """Put a new call on the new tape in place of `op`, of the same value; return it."""
+        """Put a new call on the new tape in place of `op`, with the same value; return it."""
         return self._push(Call(fn, args, kwargs or NO_KWARGS, op.val, self.origin(op)).at(op))
 
     def constant(self, like: Operation, val: Any) -> Any:
-        """Return what stands for a constant value: a number itself, or an operation."""
+        """Return the stand-in of a constant value: a number itself, or an operation."""
         return val if literal(val) else self._push(Constant(val, self.origin(like)).at(like))
 
     def once(self, op: Operation) -> bool:
-        """True if one operation only uses what stands here for one of the old tape; asked by
-        a pass that says `count`.
-        """
+        """True if only one operation uses the stand-in `op`; requires `count`."""
         return self.uses[op.id] < 2
 
     def stand_in(self, old: Operation, made: Any) -> None:
-        """Put something else in the place of an old operation."""
+        """Replace an old operation by a stand-in."""
         self.at[old.id] = made
         if self._used and isinstance(made, Operation):
             self.uses[made.id] += self._used[old.id]
@@ -210,7 +203,7 @@ class Walk:
             if op.fact == "type" or (op.fact == "shape" and _dtype_follows(x, known)):  # type: ignore[attr-defined]
                 known[x.id] = 1
             elif op.fact == "dtype" and isinstance(x, Input):  # type: ignore[attr-defined]
-                known[x.id] = 1  # specialise writes it behind that of the shape
+                known[x.id] = 1  # specialise writes it after that of the shape
 
 
 def _itself(arg: Any) -> Any:
@@ -218,7 +211,7 @@ def _itself(arg: Any) -> Any:
 
 
 def count_uses(tape: Tape) -> list[int]:
-    """Return, by position, how many operations use each, one that uses it twice counted twice."""
+    """Return, by position, the number of uses of each operation; one that uses it twice counts twice."""
     uses = [0] * (len(tape.ops) + 1)
     for op in tape.ops:
         for arg in op.args:
@@ -230,26 +223,24 @@ def count_uses(tape: Tape) -> list[int]:
 
 
 def _dtype_follows(x: Operation, known: bytearray) -> bool:
-    """True for an operation of which values decide nothing but the shape: once that is guarded, all is known."""
+    """True for an operation whose values decide nothing but the shape: once that is guarded, the type is known."""
     return isinstance(x, Call) and own(x.fn) and not typed_by_value(x) and all(known[arg.id] for arg in operands(x))
 
 
 def typed_by_value(op: Operation) -> bool:
-    """True for a call of whose result values decide the type: a negative number to a power that
-    is no integer is complex.
-    """
+    """True for a call whose result type depends on values: a negative number to a fractional power is complex."""
     fn = op.fn
     return fn in _TYPED_BY_VALUE or (fn is pow and op.spec.dtype is None
                                      and not (type(op.args[1]) is int and op.args[1] >= 0))
 
 
 def is_call(x: Any, fn: Any) -> bool:
-    """True for a call of an op on a tape; one that goes through a view's path is no plain one."""
+    """True for a plain call of an op on a tape, not one through a view's path."""
     return type(x) is Call and x.fn is fn and not x.kwargs.get("through")
 
 
 def with_bodies(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
-    """Return a tape on which the body that a call carries is what `change` makes of it."""
+    """Return a tape on which `change` has replaced the body of each call that carries one."""
     if not any(map(carries, tape.ops)):
         return tape
     walk = Walk(tape)

@@ -1,4 +1,4 @@
-"""watched: how transforms record a program: as usual, or in a context that looks at each value (`raise_on_nan`)."""
+"""watched: records programs as usual, or in a context that checks each value (`raise_on_nan`)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tapegrad.tree.flatten import leaves_of
 
 
 class Watch(Context):
-    """A context that looks at what a program computes, and at the reverse sweep of its tape."""
+    """A context that checks the values of a program, and the reverse sweep of its tape."""
 
     def sweep(self, tape: Tape, seed: Any) -> None:
-        """Look at the reverse sweep of a primal tape with its values."""
+        """Check the reverse sweep of a primal tape with values."""
         raise NotImplementedError
 
 
 _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
-WATCHES: list[Watch] = []  # of all threads: where there are none, compiled functions ask no further
+WATCHES: list[Watch] = []  # of all threads; if there are none, compiled functions skip the check
 
 
 def watch() -> Watch | None:
-    """Return what watches this thread's programs, None where nothing does."""
+    """Return the watch on this thread's programs, None if there is none."""
     return _watch.get() if WATCHES else None
 
 
@@ -38,7 +38,7 @@ def context() -> Context:
 
 @contextmanager
 def watching(by: Watch) -> Iterator[None]:
-    """Have the programs of this thread recorded by a context, and compiled functions traced."""
+    """Record the programs of this thread in a context, and make compiled functions trace."""
     WATCHES.append(by)
     UNLIKE.append(watch)
     token = _watch.set(by)
@@ -51,7 +51,7 @@ def watching(by: Watch) -> Iterator[None]:
 
 
 def look_at_sweep(tape: Tape, seed: Any) -> None:
-    """Have the reverse sweep of a tape looked at, unless it is recorded itself, by a trace that looks at it."""
+    """Have the watch check the reverse sweep of a tape, unless a trace under the watch records that sweep."""
     by = watch()
     if by is not None and not any(isinstance(x, Traced) for x in leaves_of((seed, [op.val for op in tape.inputs[1:]]))):
         by.sweep(tape, seed)

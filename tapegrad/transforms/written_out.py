@@ -1,8 +1,7 @@
-"""written_out: ops as programs in simpler ones, for power series: of tangents of tangents of these the number
-would grow with every order.
+"""written_out: ops as programs in simpler ops, for power series, where the number of their nested tangents would grow
+with every order.
 
-Each takes what its op takes, with the value as its first argument, and returns what its op does; or
-NotImplemented where it cannot.
+Each takes the value and the arguments of its op, and returns what the op returns; NotImplemented where it cannot.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tapegrad.rules.op import Op
 
 
 def _prod(y: Any, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """Multiply one half with the other, again and again."""
+    """Multiply one half with the other until one factor is left."""
     shape, over = shape_of(x), sorted(reduced(x, axis))
     kept = [k for k in range(len(shape)) if k not in over]
     count = int(np.prod([shape[k] for k in over]))
@@ -55,10 +54,10 @@ def _cumulative_prod(y: Any, x: Any, axis: int = 0, dtype: Any = None, include_i
 
 
 def _recurrence(y: Any, a: Any, b: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Put two steps together into one, again and again."""
+    """Compose pairs of steps until one is left (recursive doubling)."""
     a, b = (_first(ops.broadcast_to(x, shape_of(y)), axis) for x in (a, b))
     n, step = shape_of(b)[0], 1
-    if reverse:  # each is made of the next, by the factor of the next
+    if reverse:  # each number follows from the next, by the factor of the next
         a, b = ops.flip(a, axis=0), ops.flip(b, axis=0)
         a = ops.concat(a[:1], a[:-1], axis=0)
     while step < n:

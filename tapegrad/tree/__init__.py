@@ -1,4 +1,4 @@
-"""Nested arguments: to leaves and back. For users: `map`, `leaves` and `ravel`, of nested parameters and gradients."""
+"""Flattening of nested arguments. For users: `map`, `leaves` and `ravel` of nested parameters and gradients."""
 
 from tapegrad.tree.functions import leaves, map, ravel
 

@@ -1,4 +1,4 @@
-"""What a gradient is taken with respect to: `argnums=` and `captured=`."""
+"""argnums: the arguments that a gradient is taken with respect to: `argnums=` and `captured=`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tapegrad.errors import ArgumentError
 R = TypeVar("R")
 Argnums = int | Sequence[int] | None
 Plain = Callable[[Any], R] | Callable[[Any, Any], R] | Callable[[Any, Any, Any], R]
-"""A function of a few arguments: those of a lambda given for `Callable[..., R]` are unknown to a strict checker."""
+"""A function of up to three arguments: strict type checkers infer no lambda arguments from `Callable[..., R]`."""
 
 
-class Wanted:  # a tuple that a traced function captures would be taken apart
-    """The positional arguments to differentiate by: one, several, or (None) all; then, if `captured`, by what
-    the function captured too.
+class Wanted:  # not a tuple, which would be flattened if a traced function captured it
+    """The positional arguments to differentiate by (one, several, or None for all), and whether to differentiate by
+    captured values too.
 
     >>> Wanted(-1).among(3)
     Wanted(argnums=2, captured=False)
@@ -37,9 +37,7 @@ class Wanted:  # a tuple that a traced function captures would be taken apart
         return f"Wanted(argnums={self.argnums!r}, captured={self.captured!r})"
 
     def among(self, count: int) -> Wanted:
-        """Return the same of a call with `count` positional arguments, counted from the first; raise ArgumentError for
-        one that is not among them.
-        """
+        """Return the same with positions counted from the front of `count` arguments; ArgumentError if out of range."""
         if not isinstance(self.argnums, tuple):
             return self if self.argnums is None else Wanted(_place(self.argnums, count), False)
         places = tuple(_place(number, count) for number in self.argnums)
@@ -49,8 +47,8 @@ class Wanted:  # a tuple that a traced function captures would be taken apart
 
 
 def wanted(argnums: Any, captured: bool, of: str = "value_and_grad") -> Wanted:
-    """Return what is wanted. With `argnums` the gradient has no place for what the function captured. Raises
-    ArgumentError for what is no number, with the call of the transform `of` that the user may mean.
+    """Return the Wanted of these options. With `argnums` the gradient excludes captured values. Raises ArgumentError
+    for a non-integer, suggesting the call of the transform `of` that the user may mean.
     """
     if argnums is None:
         return ALL if captured is True else Wanted(None, captured)

@@ -1,4 +1,4 @@
-"""attributes: what of an object is the program's, and is taken apart."""
+"""attributes: the attributes of user objects, which are flattened with the arguments."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from tapegrad.numbers.systems import OWNERS
 from tapegrad.tree.copies import NoInput, dict_of, own_attributes
 
 WRAPPERS = frozenset([SimpleNamespace, ChainMap, UserDict, UserList])
-HEAP = 1 << 9  # CPython's flag of a class that Python code made, and whose attributes can be set
+HEAP = 1 << 9  # CPython's flag of a heap type: defined in Python, with attributes that can be set
 FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {
     "numpy", "scipy", "torch", "networkx", "rich", "optree", "tapegrad",
     "numba", "llvmlite", "matplotlib", "PIL", "IPython", "jax", "jaxlib",
-    "joblib"}  # compile, draw or run what they are given
+    "joblib"}  # packages that compile, draw or run their arguments
 
 
 def is_foreign(module: Any) -> bool:
-    """True for the name of a module whose own code is not the program's."""
+    """True for the name of a module whose code is not the user's."""
     return str(module).partition(".")[0] in FOREIGN_PACKAGES
 
 
 def attributes_of(x: Any) -> dict[str, Any]:
-    """Return the attributes of an object of a user's class; what other packages define is left alone, except results
-    of SciPy's that were made of traced values.
-    """
+    """Return the attributes of an object of a user's class, or of a SciPy result built from traced values; else {}."""
     cls = type(x)
-    # what a script's options are kept in, and containers that are Python's own objects
+    # argparse's options, and containers written in Python
     if cls in WRAPPERS or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):
         return dict(vars(x))
     if isinstance(x, (type, ModuleType, BaseException, enum.Enum)) or cls in OWNERS or hasattr(cls, "_tapegrad_op"):
@@ -37,17 +35,15 @@ def attributes_of(x: Any) -> dict[str, Any]:
     if is_foreign(cls.__module__):
         return own_attributes(x) if str(cls.__module__).startswith("scipy.") and holds_proxies(x) else {}
     if any(base.__module__ == "builtins" and base is not object for base in cls.__mro__):
-        return {}  # a subclass of int, dict …: its content is not in its attributes
+        return {}  # a subclass of int, dict ...: its content is not in its attributes
     if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ not in (object.__new__, SimpleNamespace.__new__):
-        return {}  # made in C, and so not to be copied without its content
+        return {}  # created in C, so it cannot be copied without its content
     found = own_attributes(x)
     return {name: NoInput(part) for name, part in found.items()} if is_table(x) else found
 
 
 def is_table(x: Any) -> bool:
-    """True for an object that shows itself as an array, and keeps its numbers in others that are made in C, as the
-    tables of pandas: they are no inputs.
-    """
+    """True for an array-like object that keeps numbers in compiled objects (a pandas table); these are no inputs."""
     return hasattr(type(x), "__array__") and not is_foreign(type(x).__module__) and _leads_to_compiled(x)
 
 
@@ -63,6 +59,6 @@ def _leads_to_compiled(x: Any, depth: int = 3) -> bool:
 
 
 def holds_proxies(x: Any) -> bool:
-    """True for a library's result that a program's traced values went into."""
+    """True for a library's result that holds traced values."""
     parts = [*(x if isinstance(x, tuple) else ()), *dict_of(x).values()]
     return any(hasattr(type(part), "_tracer") for part in parts)

@@ -1,4 +1,4 @@
-"""copies: the objects that a trace has copied, and the copy that each stands for in the thread that traces."""
+"""copies: the copies that traces make of objects, and the map from originals to copies in the tracing thread."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.object_state import slots_of
 
-CACHED = type(functools.lru_cache(len))  # what functools makes of a function whose results it keeps
-CODE: dict[FunctionType, CodeType] = {}  # of functions that a trace has given other code: their own
+CACHED = type(functools.lru_cache(len))  # the class of functools.lru_cache wrappers
+CODE: dict[FunctionType, CodeType] = {}  # the original code of functions whose code a trace replaced
 
 
 class Filtering:
-    """An open context of warnings, None for what is around all, in the program that an outermost tracer runs."""
+    """An open warnings context (None: the outermost state) in the program of an outermost tracer."""
 
     __slots__ = ("context", "filters", "records", "tracer")
 
@@ -28,17 +28,17 @@ class Filtering:
 
 
 class _Running(threading.local):
-    """The tracers that run in this thread, innermost last, and who observes them. Only constructors and what was copied
-    ask: what has a proxy asks that.
+    """The tracers that run in this thread, innermost last, and their observers. Only constructors and copied objects
+    use it; proxies know their own tracer.
     """
 
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.observers: list[Any] = []
-        self.filtering: list[Filtering] = []  # where the program may filter warnings, innermost last
-        self.open: list[Any] = []  # the same tracers, also while code runs that is none of their programs'
-        self.exchanged = 0  # calls for which other processes wait
-        # those that are set aside while plain code runs, and whose code that is
+        self.filtering: list[Filtering] = []  # the contexts in which the program may filter warnings, innermost last
+        self.open: list[Any] = []  # the same tracers, kept while code outside their programs runs
+        self.exchanged = 0  # the number of collective calls
+        # the suspended tracers while plain code runs, with a description of that code
         self.aside: list[tuple[list[Any], str]] = []
 
 
@@ -46,9 +46,7 @@ running = _Running()
 
 
 class Refused:
-    """Stands for the copy that cannot be told, or not be made: whoever reaches the original by
-    another name is told so.
-    """
+    """Placeholder for an ambiguous or impossible copy: reading the original by another name raises MutationError."""
 
     __slots__ = ("try_", "what")
 
@@ -57,9 +55,7 @@ class Refused:
 
 
 def current(x: Any) -> Any:
-    """Return what the running program has instead of `x`: the copy that its trace made, the copy of that in a trace
-    inside; `x` itself elsewhere.
-    """
+    """Return the copy that stands for `x` in the running program, of the innermost trace; outside a trace, `x`."""
     check_apart(x)
     for tracer in running.tracers:
         if tracer.copies:
@@ -74,7 +70,7 @@ def current(x: Any) -> Any:
 
 @contextlib.contextmanager
 def apart(whose: str) -> Iterator[None]:
-    """Run plain code in no trace: what the traces of this thread have copied is not to be read there by other names."""
+    """Run plain code outside any trace; it must not read, by other names, objects that this thread's traces copied."""
     tracers, running.tracers = running.tracers, []
     running.aside.append((list(running.open), whose))
     try:
@@ -85,9 +81,7 @@ def apart(whose: str) -> Iterator[None]:
 
 
 def check_apart(x: Any) -> None:
-    """Refuse an object, or a function that leads to one, of which a trace that is set aside has a copy:
-    its gradient would be lost.
-    """
+    """Refuse an object, or a function leading to one, that a suspended trace has copied: its gradient would be lost."""
     for tracers, whose in running.aside:
         for tracer in tracers:
             if id(x) in tracer.copies or (tracer.rerouting is not None
@@ -97,24 +91,24 @@ def check_apart(x: Any) -> None:
 
 
 def class_of(x: Any) -> type:
-    """Return the class of an object, also while it redirects to its copy."""
+    """Return the class of an object, even while its class is replaced to redirect to the copy."""
     cls = type(x)
     found: type = cls.__dict__.get("_redirects_for", cls)
     return found
 
 
 def space_of(fn: FunctionType) -> int:
-    """Return by which globals two functions of equal code are the same: two modules may hold the same text."""
+    """Return the identity of a function's globals, which distinguishes equal code in two modules."""
     return id(getattr(fn.__globals__, "real", fn.__globals__))
 
 
 def code_of(fn: FunctionType) -> CodeType:
-    """Return a function's own code, also while it redirects."""
+    """Return a function's own code, even while its code is replaced."""
     return CODE.get(fn) or fn.__code__
 
 
 def another(fn: FunctionType, code: CodeType | None = None, space: dict[str, Any] | None = None) -> FunctionType:
-    """Return a function with the name, defaults and captured variables of another, and other code or globals."""
+    """Return a copy of a function with other code or globals."""
     made = FunctionType(code or fn.__code__, fn.__globals__ if space is None else space, fn.__name__, fn.__defaults__,
                         fn.__closure__)
     made.__kwdefaults__ = fn.__kwdefaults__
@@ -122,7 +116,7 @@ def another(fn: FunctionType, code: CodeType | None = None, space: dict[str, Any
 
 
 def is_empty(cell: CellType) -> bool:
-    """True for the cell of a captured variable that has not been assigned."""
+    """True for a cell whose captured variable has not been assigned."""
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:
@@ -131,9 +125,7 @@ def is_empty(cell: CellType) -> bool:
 
 
 class Attribute:
-    """Stands for the value of a class's attribute while a trace runs: the copy in the thread that
-    traces, the value in others.
-    """
+    """A class attribute during a trace: it yields the copy in the tracing thread, the value in others."""
 
     __slots__ = ("value",)
 
@@ -149,20 +141,18 @@ KINDS = (list, deque, set, bytearray)
 
 
 def is_hashed_by_identity(x: Any) -> bool:
-    """True for an object that is found in a set, or as a dict's key, by its identity alone."""
+    """True for an object that sets and dicts find by identity alone."""
     kind: Any = class_of(x)
     return kind.__hash__ is object.__hash__
 
 
 def base_of(x: Any) -> Any:
-    """Return the class of Python's by whose methods a container is read and written, past what it overrides."""
+    """Return the built-in class whose methods read and write a container, bypassing overrides."""
     return next(kind for kind in (OrderedDict, dict, *KINDS, tuple) if isinstance(x, kind))
 
 
 def empty_like(x: Any, cls: type) -> Any:
-    """Return a dict, list, deque or set of a class without items, made as Python's own make it: no code of the class
-    runs.
-    """
+    """Return an empty dict, list, deque or set of a class, without running code of the class."""
     new = base_of(x).__new__(cls)
     if isinstance(x, defaultdict):
         defaultdict.__init__(new, x.default_factory)
@@ -172,35 +162,31 @@ def empty_like(x: Any, cls: type) -> Any:
 
 
 def dict_of(x: Any) -> dict[str, Any]:
-    """Return the attributes that an object keeps itself, and not those of another that it asks by `__getattr__`."""
+    """Return the attributes stored in an object itself, not those delegated by `__getattr__`."""
     return vars(x) if type(x).__dictoffset__ else {}
 
 
 class NoInput(NamedTuple):
-    """A number that an object keeps, and that is no input: its hash, for no traced integer is one; a shape, of an array
-    with attributes.
-    """
+    """A number in an object that is not an input: a cached hash (never a traced integer), an array's stored shape."""
 
     value: Any
 
 
 class Member(NamedTuple):
-    """A bool of a batch of them, which is an input although bools are none: members of a batch share one tape."""
+    """A bool that is an input, unlike other bools, because the members of a batch share one tape."""
 
     value: Any
 
 
 def beside(x: Any) -> dict[str, Any]:
-    """Return the attributes and slots of an object, those that a container has beside its items: a dict may be
-    its own attributes.
-    """
+    """Return the attributes and slots of an object, without a container's items: a dict may be its own `__dict__`."""
     own = dict_of(x)
     slots = {name: getattr(x, name) for name in slots_of(type(x)) if hasattr(x, name)}
     return slots if own is x else {**own, **slots}
 
 
 def own_attributes(x: Any) -> dict[str, Any]:
-    """Return the attributes that an object keeps itself, in its slots too."""
+    """Return the attributes stored in an object, including its slots."""
     found = beside(x)
     if type(type(x).__hash__) is FunctionType:
         large = [name for name, part in found.items() if type(part) is int and part.bit_length() > 32]

@@ -1,4 +1,4 @@
-"""Nested arguments to leaves and back."""
+"""flatten: flattens nested arguments to leaves and rebuilds them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis),
 
 
 def is_leaf(x: Any) -> bool:
-    """True for what becomes an input of a tape: a number, a numeric array, a tensor, or a proxy of one."""
+    """True for a value that becomes an input of a tape: a number, a numeric array, a tensor, or a proxy of one."""
     kind = type(x)
     if kind is np.ndarray:
         return is_numeric(x)
@@ -87,9 +87,7 @@ def is_traced_slice(x: Any) -> bool:
 
 
 def is_extended(x: Any) -> bool:
-    """True for a container of a program's class, and for one of Python's that has attributes besides: it is read and
-    made by Python's own methods.
-    """
+    """True for a container of a user's class, or with attributes; it is read and built by the built-in methods."""
     kind = type(x)
     if kind in _NESTS or not isinstance(x, (dict, list, deque, tuple)):
         return False
@@ -99,17 +97,17 @@ def is_extended(x: Any) -> bool:
 
 
 class Structure:
-    """How leaves are nested: rebuilds the nesting around other leaves."""
+    """The nesting of leaves; it rebuilds the nested value around other leaves."""
 
     __slots__ = ("held", "kept", "opaque", "seen", "size", "spec", "start")
 
     def __init__(self, spec: Any, start: int, size: int, seen: dict[int, Any], opaque: Sequence[tuple[str, Any]] = (),
                  held: Collection[int] = (), kept: Collection[int] = ()) -> None:
         self.spec, self.start, self.size = spec, start, size
-        self.seen = seen  # id of what was taken apart -> its part
-        self.opaque = opaque  # arrays and sets that are no leaves, with their labels
-        self.held = held  # the leaves that are held constant: a module's buffers, what is frozen
-        self.kept = kept  # the arrays among the leaves that an object or a function keeps
+        self.seen = seen  # id of each flattened part -> its node
+        self.opaque = opaque  # arrays and sets that are not leaves, with their labels
+        self.held = held  # the leaves that are held constant: a module's buffers, frozen parameters
+        self.kept = kept  # the arrays among the leaves that are stored in an object or a function
 
     @property
     def is_leaf(self) -> bool:
@@ -117,27 +115,26 @@ class Structure:
 
     @property
     def is_array(self) -> bool:
-        """True for an array of a class: its attributes tell of its numbers."""
+        """True for an array subclass; its attributes describe its numbers."""
         return isinstance(self.spec, Subclassed)
 
     def build(self, leaves: list[Any], memo: dict[int, Any] | None = None) -> Any:
-        """Put leaves back into the nesting; `memo` remembers what was built of each part."""
+        """Return the nested value around other leaves; `memo` maps each part to its built value."""
         return self.spec.build(leaves, {} if memo is None else memo)
 
     def mirror(self, leaves: list[Any]) -> Any:
-        """Put tangents into the nesting: None for static parts, a dict by name for what a function captured."""
+        """Return nested tangents: None for static parts, a dict by name for a function's captured values."""
         return self.spec.mirror(leaves, {})
 
     def gradient(self, leaves: list[Any], of: Any = None) -> Any:
-        """Put gradients into the nesting, as tangents; those by quantities have the unit of the value, `of`, over
-        theirs.
+        """Return nested gradients, as tangents; one by a quantity has the unit of the value, `of`, over the quantity's.
         """
         return self.spec.mirror(leaves, {GRADIENT: of})
 
     def unmirror(self, value: Any, whole: bool = False) -> list[Any]:
-        """Take a cotangent or a seed of this nesting apart: one part per leaf, None where it has none.
+        """Return one part of a cotangent or seed of this nesting per leaf, None for a leaf without one.
 
-        Raises ArgumentError where the nesting differs; if it is to be `whole`, where a key of a dict is missing too.
+        Raises ArgumentError if the nesting differs; with `whole`, also if a key of a dict is missing.
         """
         parts: list[Any] = [None] * (self.start + self.size)
         unmirror(self.spec, value, parts, whole)
@@ -152,7 +149,7 @@ class Structure:
     def __repr__(self) -> str:
         try:
             return f"{self.spec.mirror(_Stars(), {})!r}".replace("'*'", "*")
-        except Exception:  # a class that takes no stars
+        except Exception:  # a class whose constructor rejects stars
             return f"<{self.size} leaves>"
 
 
@@ -161,12 +158,12 @@ class _Stars:
         return "*"
 
 
-# Python functions whose calls are recorded whole: they are known by identity, and so are never rebuilt around proxies.
+# Python functions recorded as one call. They are looked up by identity, so they are never rebuilt around proxies.
 OPAQUE: set[FunctionType] = set()
 
 
 def fixed(x: Any) -> Static:
-    """Return the part for what has no parts of its own."""
+    """Return the node of a value without parts."""
     if isinstance(x, FunctionType) and x.__closure__ is None and x not in OPAQUE:
         return Function(x)
     return Content(x) if changes(x) else Static(x)
@@ -175,12 +172,12 @@ def fixed(x: Any) -> Static:
 def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bool = True,
             walks: list[Walk] | None = None, original: Callable[[Any], Any] | None = None,
             given: bool = False) -> Structure:
-    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return how they were nested.
+    """Append the leaves of `x` and their labels (`m.W`, `params['b'][0]`), and return their nesting.
 
-    What occurs twice is one part, unless `shared` is False: each occurrence in an output has a cotangent of its own.
-    What else was met is added to `walks`. Of functions `original` gives those that an output is to have, which has its
-    arrays to itself. Of what a program is `given`, bools are no leaves: it may ask `flag is True`, and they have no
-    gradient.
+    A part that occurs twice is one node, unless `shared` is False: then each occurrence in an output has its own
+    cotangent. The Walk, with everything else found, is appended to `walks`. For an output, `original` maps a function
+    to the one to return, and arrays are copied. With `given` (a program's arguments) bools are not leaves: they have no
+    gradient, and the program may test `flag is True`.
     """
     start = len(leaves)
     kind = type(x)
@@ -201,7 +198,7 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
 
 
 def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
-    """Return whether a program has put something else into the list, dict, set or object that was built of a part."""
+    """Return whether the program changed the content of the list, dict, set or object that was built from a node."""
     if type(part) is Fresh:
         if not isinstance(built, set):
             return bool(built != part.value)
@@ -221,14 +218,14 @@ def leaves_of(x: Any) -> list[Any]:
 
 
 def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
-    """Append the leaves of tuples, lists and dicts by name, as torch's calls take them; return False for others."""
+    """Append the leaves of tuples, lists and str-keyed dicts, as torch's calls take them; return False for others."""
     kind = type(x)
     if kind in _NUMBERS or (kind not in _NESTS and is_leaf(x)):
         leaves.append(x)
         return kind in ORDINARY or not is_parameter(x)
     if kind in _NESTS and id(x) not in seen and (kind is not dict or all(type(key) is str for key in x)):
         seen.add(id(x))
-        # no generator: asked at every call
+        # no generator, for speed: every call runs this
         for part in x if kind is not dict else [x[key] for key in sorted(x)]:  # noqa: SIM110
             if not _quickly(part, leaves, seen):
                 return False
@@ -239,13 +236,13 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
 
 
 def code_of_parts(parts: Iterable[Any]) -> list[Any]:
-    """Return the functions among some parts, and the classes of the program's of which others are."""
+    """Return the functions among some values, and the user classes of the others."""
     return [x if type(x) is FunctionType else type(x) for x in parts
             if type(x) is FunctionType or (type(x).__flags__ & HEAP and not is_foreign(type(x).__module__))]
 
 
 class Walk:
-    """One flattening. A mutable part that occurs twice is one part, as it is in the program; leaves are separate."""
+    """One flattening. A mutable part that occurs twice is one node, as in the program; leaves are separate."""
 
     __slots__ = ("blind", "called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules",
                  "opaque", "open", "original", "restored", "seen", "shared", "stateful", "states")
@@ -253,23 +250,23 @@ class Walk:
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
                  original: Callable[[Any], Any] | None = None, given: bool = False) -> None:
         self.leaves, self.labels, self.shared, self.original, self.restored = leaves, labels, shared, original, False
-        self.given = given  # whether a program is given it
-        self.seen: dict[int, Any] = {}  # id of a part -> its node, also while that is still open
+        self.given = given  # whether these are a program's arguments
+        self.seen: dict[int, Any] = {}  # id of a part -> its node, including nodes still open
         self.open: list[Any] = []
         self.opaque: list[tuple[str, Any]] = []
-        self.modules: list[Module] = []  # those that are open: what is in them is theirs
-        self.stateful = False  # whether there is any object or function that keeps some
-        self.states = 0  # how many objects and functions are open: the arrays in them have an identity
+        self.modules: list[Module] = []  # the open modules, which own the tensors found below them
+        self.stateful = False  # whether there is an object or function with state
+        self.states = 0  # the number of open objects and functions: arrays in them have an identity
         self.held: set[int] = set()
         self.kept: set[int] = set()
-        self.keep: list[tuple[Any, str]] = []  # what was seen, and its label: it must live as long as its id is a key
-        self.changeable = False  # whether it holds something that changes and is passed on as it is
-        # what is passed on as it is, and may lead to what a copy was made of: iterators, memory
+        self.keep: list[tuple[Any, str]] = []  # the parts found, with labels; kept alive while their ids are keys
+        self.changeable = False  # whether it holds a mutable value that is passed on unchanged
+        # values passed on unchanged that may lead to copied objects: iterators, memory
         self.blind: list[tuple[Any, str]] = []
-        self.called: list[Any] = []  # functions and classes, which are passed on as they are
+        self.called: list[Any] = []  # functions and classes, passed on unchanged
 
     def visit(self, x: Any, label: str) -> Any:
-        if type(x) is float and not self.modules:  # most attributes
+        if type(x) is float and not self.modules:  # the commonest attribute
             return self.leaf(x, label)
         if self.given and type(x) in BOOLS:
             return Static(x)
@@ -299,14 +296,14 @@ class Walk:
             self.seen[id(x)] = node = self.visit(x.cell_contents, label)
             self.keep.append((x, label))
             return node
-        # by torch.compile, which would see proxies
+        # wrapped by torch.compile, which would see proxies
         if type(x) is FunctionType and "_torchdynamo_orig_callable" in x.__dict__:
             self.seen[id(x)] = node = self.visit(x.__dict__["_torchdynamo_orig_callable"], label)
             self.keep.append((x, label))
             return node
         if isinstance(x, frozenset) and self.original is not None and any(
                 hasattr(type(part), "_tracer") for part in frozenset.__iter__(x)):
-            self.restored = True  # numbers in it were hashed, and are fixed
+            self.restored = True  # its numbers were hashed, so they are fixed
             new: Any = frozenset.__new__(type(x), map(plain, frozenset.__iter__(x)))
             for name, part in beside(x).items():
                 object.__setattr__(new, name, part)
@@ -318,7 +315,7 @@ class Walk:
             self.seen[id(x)] = Fresh(x)
             self.keep.append((x, label))
             return self.seen[id(x)]
-        if type(x) in ProxyTypes:  # which seem to be of another class
+        if type(x) in ProxyTypes:  # weakref proxies, which report another class
             self.blind.append((x, label))
             return Static(x)
         if self.original is not None and callable(x):
@@ -373,7 +370,7 @@ class Walk:
         return Leaf(len(self.leaves) - 1)
 
     def one_leaf(self, x: Any, label: str, parameter: bool = False) -> Any:
-        """Return the place of a module's tensor, or of any parameter: one wherever it occurs; of numbers, none."""
+        """Return the one node of a module's tensor or of any parameter; for a number, a static node."""
         if id(x) in self.seen:
             return self.seen[id(x)]
         if not is_memory(x) and not hasattr(type(x), "_tracer") and not is_generator(x):
@@ -411,7 +408,7 @@ class Walk:
             return Closure(x, list(cells)), ((cell, _join(label, name)) for name, cell in cells.items())
         if (owner := owner_of(x)) is not None:
             if is_generator(owner) and owner is np.random.mtrand._rand:  # type: ignore[attr-defined]
-                return None  # NumPy's own generator is no input
+                return None  # NumPy's global generator is no input
             return Way(x, ["fn", "self"]), iter([(type(x), label), (owner, label)])
         if isinstance(x, MethodType):
             return Bound(x, ["fn", "self"]), iter([(x.__func__, label), (x.__self__, _join(label, "self"))])
@@ -454,11 +451,11 @@ class Walk:
         return Container(x, one), ((part, f"{label}[{entry!r}]") for part, entry in zip(one.children, one.entries))
 
 
-_NOTHING = Walk([], [])  # of a leaf: nothing but that was met
+_NOTHING = Walk([], [])  # the walk of a leaf, which finds nothing else
 
 
 def _is_count(x: Any) -> bool:
-    """True for an integer, or a tuple of some: a size, a shape, an option, the mask of an array without one."""
+    """True for an integer or a tuple of integers (a size, a shape, an option) and for the empty mask of an array."""
     return type(x) in (int, bool) or x is np.False_ or (type(x) is tuple and all(map(_is_count, x)))
 
 

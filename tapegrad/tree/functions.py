@@ -1,4 +1,4 @@
-"""map, leaves, ravel: arithmetic of nested parameters and their gradients."""
+"""functions: map, leaves and ravel, for arithmetic on nested parameters and their gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tapegrad.tree.flatten import flatten, leaves_of
 def map(fn: Callable[..., Any], x: Any, *others: Any) -> Any:
     """Return `fn(leaf, *leaves of others)` for each number, array or tensor of a nested `x`, nested as `x` is.
 
-    The others are nested as `x` or as its gradient is. A leaf for which one of them has None keeps its value. Raises
+    The others are nested as `x` or as its gradient. A leaf for which another has None keeps its value. Raises
     ArgumentError for another nesting.
 
     >>> map(lambda p, g: p - 0.1 * g, {"w": [1.0, 2.0], "b": 3.0}, {"w": [10.0, None], "b": 20.0})
@@ -29,7 +29,7 @@ def map(fn: Callable[..., Any], x: Any, *others: Any) -> Any:
 
 
 def leaves(x: Any) -> list[Any]:
-    """Return the numbers, arrays and tensors of a nested structure, those of dicts in the order of the keys.
+    """Return the numbers, arrays and tensors of a nested structure; dicts in the order of their keys.
 
     >>> leaves({"a": [1.0, 2.0], "b": 3.0})
     [1.0, 2.0, 3.0]
@@ -38,7 +38,7 @@ def leaves(x: Any) -> list[Any]:
 
 
 def ravel(x: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the numbers of a nested structure as one vector, and the function that nests such a vector as `x` is.
+    """Return the numbers of a nested structure as one vector, and a function that nests such a vector as `x`.
 
     >>> vector, unravel = ravel({"a": np.ones((2, 2)), "b": 3.0})
     >>> vector, unravel(2 * vector)
@@ -52,7 +52,7 @@ def ravel(x: Any) -> tuple[Any, Callable[[Any], Any]]:
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes], dtype=int).tolist()
 
     def unravel(vector: Any) -> Any:
-        """Return a vector nested as the structure was, with its shapes and, of arrays, its dtypes."""
+        """Return a vector nested as the structure, with its shapes and the dtypes of its arrays."""
         parts = []
         for shape, dtype, start, end in zip(shapes, dtypes, [0, *ends], ends):
             part = vector[start:end].reshape(shape) if shape else vector[start]

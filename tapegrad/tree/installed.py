@@ -1,4 +1,4 @@
-"""installed: whose a module is, a library's that was installed or the user's own."""
+"""installed: whether a module belongs to an installed library or to the user."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def is_installed(file: str) -> bool:
 
 
 def library_of(module: Any) -> str:
-    """Return the name of the library that the module of a name belongs to, "" for the user's own modules."""
+    """Return the name of the library that a module belongs to, "" for the user's own modules."""
     package = str(module).partition(".")[0]
     file = file_of(sys.modules.get(str(module))) or file_of(sys.modules.get(package))
     return package if package != "__main__" and is_installed(file) else ""
 
 
 def file_of(module: Any) -> str:
-    """Return the file that a module was loaded from, "" where there is none. Its `__getattr__` is not asked."""
+    """Return the file that a module was loaded from, "" if there is none, without calling its `__getattr__`."""
     return str(getattr(module, "__dict__", {}).get("__file__") or "")

@@ -1,4 +1,4 @@
-"""Keywords of a call that are slips for an option of the transform, not arguments of the function."""
+"""keywords: detects keywords of a call that are misspelt options of the transform."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tapegrad.errors import ArgumentError
 
 
 def check_keywords(transform: str, f: Callable[..., Any], keywords: Iterable[str], options: tuple[str, ...]) -> None:
-    """Raise ArgumentError for a keyword that `f` does not take and that is spelt like an option of the transform.
+    """Raise ArgumentError for a keyword that `f` does not take and that resembles an option of the transform.
 
     >>> check_keywords("grad", lambda x, scale=1.0: x, ["scale"], ("argnums", "seed"))
     """
@@ -30,7 +30,7 @@ def _close(name: str, options: tuple[str, ...]) -> str | None:
 
 
 def _takes(f: Callable[..., Any], name: str) -> bool:
-    """Return whether a function may be called with a keyword; True where that cannot be told."""
+    """Return whether a function accepts a keyword; True if its signature is unknown."""
     try:
         parameters = inspect.signature(f).parameters
     except (TypeError, ValueError):

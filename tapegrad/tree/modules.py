@@ -1,6 +1,4 @@
-"""A torch.nn.Module among the arguments: the tensors that it holds are inputs, and whatever else it
-holds is part of a tape's key.
-"""
+"""modules: torch.nn.Module among the arguments: its tensors are inputs, the rest is part of a tape's key."""
 
 from __future__ import annotations
 
@@ -18,27 +16,25 @@ from tapegrad.tree.nodes import Leaf, Record
 _PLAIN = frozenset([bool, int, float, complex, str, type(None)])
 TABLES = ("_parameters", "_buffers", "_modules")
 EMPTY = frozenset([dict, OrderedDict, list, set])
-# compute nothing
+# hooks of state dicts, which compute nothing
 _OF_FILES = frozenset(["_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
                        "_load_state_dict_post_hooks"])
 
 
 def is_module(x: Any) -> bool:
-    """True for a torch.nn.Module, without importing torch."""
+    """True for a torch.nn.Module; does not import torch."""
     nn = getattr(sys.modules.get("torch"), "nn", None)
     return nn is not None and issubclass(type(x), getattr(nn, "Module", ()))
 
 
 def is_optimizer(x: Any) -> bool:
-    """True for a torch.optim.Optimizer, without importing it."""
+    """True for a torch.optim.Optimizer; does not import torch."""
     optim = sys.modules.get("torch.optim.optimizer")
     return optim is not None and issubclass(type(x), getattr(optim, "Optimizer", ()))
 
 
 class Held(Leaf):
-    """The place of a tensor or an array that a module holds and that has no gradient: a buffer, a parameter that is
-    frozen, a plain attribute.
-    """
+    """The position of a module's tensor or array without a gradient: a buffer, a frozen parameter, an attribute."""
 
     __slots__ = ()
     leafy = False
@@ -46,20 +42,18 @@ class Held(Leaf):
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         leaf = leaves[self.index]
         if is_proxy(leaf):
-            leaf.__dict__["_held"] = True  # for a trace inside this one
+            leaf.__dict__["_held"] = True  # for a nested trace
         return leaf
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         return None
 
     def key(self, seen: dict[int, int]) -> Any:
-        return ("held", self.index)  # a tape has no gradient by it; and by what was frozen since, none may be given
+        return ("held", self.index)  # the tape has no gradient by it: a tensor frozen since then needs another one
 
 
 class Reference:
-    """A module's weak reference, to a tensor or a module that it holds or to something else: what is
-    computed does not depend on it.
-    """
+    """A module's weak reference, to its own part or to another object; the computed values do not depend on it."""
 
     __slots__ = ("children", "original")
     leafy, volatile = False, True
@@ -78,12 +72,11 @@ class Reference:
 
 
 class Module(Record):
-    """A torch.nn.Module: its parts are named by where it keeps them, a table of its own (`_parameters`) or its
-    `__dict__` (""), and by their names.
+    """A torch.nn.Module. Its parts are named by their table (`_parameters` ..., or "" for `__dict__`) and their name.
 
-    Built is a module of the same class around other tensors: no `__init__` runs, and nothing is shared that a program
-    could change. Its gradient is a dict like its `named_parameters()`; None for what is frozen. Behind them come other
-    tensors that require a gradient, as a plain attribute may hold one: torch would give them theirs.
+    A rebuilt module has the same class and other tensors: `__init__` does not run, and no mutable state is shared. Its
+    gradient is a dict like `named_parameters()`, None for frozen parameters, followed by other tensors that require a
+    gradient (plain attributes, for example), to which torch would give one too.
     """
 
     __slots__ = ("extra", "forward", "hooks", "label", "plain")
@@ -97,7 +90,7 @@ class Module(Record):
         self.plain: dict[Any, Any] = {}
 
     def take_apart(self) -> Iterator[tuple[Any, str]]:
-        """Yield the parts with their labels, its own parameters, buffers and modules first; keep what is plain."""
+        """Yield the parts with their labels, parameters, buffers and submodules first; store plain values."""
         own = vars(self.prototype)
         for table in TABLES:
             for name, value in own.get(table, {}).items():
@@ -113,7 +106,7 @@ class Module(Record):
                 self.plain[name] = value
             elif name not in TABLES and name not in _OF_FILES and not (kind in EMPTY and not value):
                 others.append(name)
-        for name in sorted(others):  # the order in which they were assigned is nobody's business
+        for name in sorted(others):  # independent of the order of assignment
             self.names.append(("", name))
             yield own[name], f"{self.label}.{name}" if self.label else name
 
@@ -142,9 +135,7 @@ class Module(Record):
         return {name: leaf.mirror(leaves, memo) for name, leaf in self.named()}
 
     def named(self) -> Iterator[tuple[str, Any]]:
-        """Yield what has a place in the gradient: each parameter once, under its first name, as `named_parameters`
-        does; then other tensors.
-        """
+        """Yield the gradient's entries: the parameters, once each, as `named_parameters` does, then other tensors."""
         seen: set[int] = set()
         for node, prefix in self.below("", set()):
             for (table, name), child in zip(node.names, node.children):
@@ -156,7 +147,7 @@ class Module(Record):
                 yield name, child
 
     def below(self, prefix: str, seen: set[int]) -> Iterator[tuple[Module, str]]:
-        """Yield this module and those in it, each once, with the prefixes of their parts' names."""
+        """Yield this module and its submodules, each once, with the prefix of its parts' names."""
         if id(self) not in seen:
             seen.add(id(self))
             yield self, prefix
@@ -166,7 +157,7 @@ class Module(Record):
 
 
 def difference(recorded: Module, given: Module) -> str:
-    """Say how two modules are configured differently, "" where they are not."""
+    """Describe the first difference in the configuration of two modules, "" if there is none."""
     kinds = recorded.cls.__name__, given.cls.__name__
     if kinds[0] != kinds[1]:
         return f"{given.label} was a {kinds[0]}, and is a {kinds[1]}"
@@ -190,15 +181,13 @@ _NOTHING = _Nothing()
 
 
 def hooks_of_all() -> tuple[Any, ...]:
-    """Return the hooks that torch runs around the call of any module."""
+    """Return torch's global module hooks."""
     own = vars(sys.modules["torch.nn.modules.module"])
     return (*own["_global_forward_pre_hooks"].values(), *own["_global_forward_hooks"].values())
 
 
 def forward_of(cls: type) -> Any:
-    """Return what a class of torch's own has as its `forward`, which a program may replace; None for other classes,
-    whose code is looked at.
-    """
+    """Return the `forward` of a torch class, which a program may replace; None for others, whose code is checked."""
     return getattr(cls, "forward", None) if str(cls.__module__).startswith("torch.") else None
 
 
@@ -208,10 +197,10 @@ def is_proxy(x: Any) -> bool:
 
 
 def as_parameter(x: Any, trained: bool) -> Any:
-    """Return a tensor as a parameter of a module: isinstance(x, torch.nn.Parameter) holds."""
+    """Return a tensor as a module parameter, so that isinstance(x, torch.nn.Parameter) holds."""
     if is_proxy(x):
         x.__dict__["_is_param"] = True
-    elif is_tensor(x) and x.requires_grad:  # a leaf of torch's own tape
+    elif is_tensor(x) and x.requires_grad:  # a leaf of torch's autograd graph
         x._is_param = True
     elif is_tensor(x):
         return sys.modules["torch"].nn.Parameter(x, requires_grad=trained)
@@ -219,24 +208,24 @@ def as_parameter(x: Any, trained: bool) -> Any:
 
 
 def is_parameter(x: Any) -> bool:
-    """True for a torch.nn.Parameter, or a traced one."""
+    """True for a torch.nn.Parameter or a traced one."""
     return is_tensor(x) and isinstance(x, sys.modules["torch"].nn.Parameter)
 
 
 def is_trained(x: Any) -> bool:
-    """True for a tensor that torch's own tape would give a gradient: by whatever name, it is the same."""
+    """True for a leaf tensor that requires a gradient; it is one input under all its names."""
     return is_tensor(x) and not hasattr(type(x), "_tracer") and bool(x.requires_grad and x.is_leaf)
 
 
 def trained(x: Any, parameter: bool) -> bool:
-    """True for a tensor that a module holds and that has a gradient; in a trace around this one, as that says."""
+    """True for a module's tensor that has a gradient; for a proxy, the outer trace decides."""
     if is_proxy(x):
         return not x._held and (parameter or x._op.kind == "input")
     return bool(x.requires_grad and (parameter or x.is_leaf))
 
 
 def refuse(module: Any, label: str) -> None:
-    """Raise ArgumentError for a module whose gradient would not be torch's, or whose tensors cannot be exchanged."""
+    """Raise ArgumentError for a module whose gradient would differ from torch's or whose tensors cannot be replaced."""
     torch, own = sys.modules["torch"], vars(module)
     label = label or type(module).__name__
     if isinstance(module, torch.jit.ScriptModule):
@@ -262,14 +251,14 @@ def refuse(module: Any, label: str) -> None:
 
 
 def has_hook(x: Any) -> bool:
-    """True for a tensor with a hook, which torch calls with its gradient."""
+    """True for a tensor with a gradient hook."""
     if is_proxy(x) or hasattr(type(x), "_sparse_parts"):
         return False
     return bool(x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None))
 
 
 def refuse_hooks(x: Any, label: str) -> None:
-    """Raise ArgumentError for a tensor whose gradient in torch is what a hook of its own makes of it."""
+    """Raise ArgumentError for a tensor with a gradient hook, which changes its gradient in torch."""
     if has_hook(x):
         raise ArgumentError(f"{label} has a hook, which runs on torch's own tape alone", None,
                             "remove it, and do to the gradient that is returned what it does")

@@ -1,4 +1,4 @@
-"""The parts of nested arguments: each builds itself around other leaves."""
+"""nodes: the nodes of a nested structure; each rebuilds its part around other leaves."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tapegrad.numbers.quantities import Measure, known_as, measure_of
 from tapegrad.tree.copies import base_of, beside, class_of, code_of, dict_of, empty_like, space_of
 from tapegrad.tree.ways import way_to
 
-GRADIENT = -1  # under which the memo of a mirror has the unit of what it is the gradient of
-NAMESPACE = "tapegrad"  # of types that users register with optree for this project alone
-_OPEN = object()  # stands for the mirror of a part that is being made
+GRADIENT = -1  # memo key of the unit of the differentiated value, in a mirror of gradients
+NAMESPACE = "tapegrad"  # optree namespace for types that users register for tapegrad alone
+_OPEN = object()  # marks a mirror that is being built
 
 
 class Leaf:
-    """The place of one leaf."""
+    """The position of one leaf."""
 
     __slots__ = ("index",)
     leafy = True
@@ -43,7 +43,7 @@ class Leaf:
 
 
 class Static:
-    """An immutable part without leaves: it stays as it is, and has no gradient."""
+    """An immutable part without leaves: it is passed on unchanged and has no gradient."""
 
     __slots__ = ("value",)
     leafy = False
@@ -62,7 +62,7 @@ class Static:
 
 
 class Function(Static):
-    """A Python function that captured nothing: any other of the same code and defaults stands for it."""
+    """A Python function without captured variables; any other with the same code and defaults is equivalent."""
 
     __slots__ = ()
 
@@ -72,9 +72,7 @@ class Function(Static):
 
 
 class Content(Static):
-    """A mutable part that is passed on as it is, such as an array of strings: it holds for a tape while
-    its content is what it was.
-    """
+    """A mutable part passed on unchanged, such as an array of strings: a tape holds while its content is the same."""
 
     __slots__ = ("then",)
 
@@ -86,7 +84,7 @@ class Content(Static):
 
 
 class Made(Content):
-    """An array without numbers that a program returns, of texts for example: each call returns a copy of its own."""
+    """An array without numbers that a program returns, of strings for example; each call returns a new copy."""
 
     __slots__ = ()
 
@@ -95,8 +93,7 @@ class Made(Content):
 
 
 class Fresh(Static):
-    """A mutable part without parts of its own, a set: copied, lest a proxy be left in the caller's, and
-    lest the caller change it.
+    """A set, or another mutable part without parts: copied, so that no proxy or change passes between caller and copy.
     """
 
     __slots__ = ()
@@ -120,9 +117,7 @@ def _copied(x: Any) -> Any:
 
 
 class Level(NamedTuple):
-    """A container taken apart, as optree does it: its parts, what else it is made of, the names of the parts,
-    and what puts it together.
-    """
+    """One level of a container, as optree flattens it: parts, metadata, names of the parts, rebuilding function."""
 
     children: Sequence[Any]
     metadata: Any
@@ -135,7 +130,7 @@ _PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: 
 
 
 def is_container(x: Any) -> bool:
-    """True for what optree can take apart."""
+    """True for a container that optree can flatten."""
     kind: Any = type(x)
     if kind in _PLAIN or known_as(kind) is not None:
         return True
@@ -143,7 +138,7 @@ def is_container(x: Any) -> bool:
 
 
 def level(x: Any) -> Level:
-    """Take a container apart; tuples and lists in a tenth of the time that it takes to look for their type."""
+    """Flatten one level of a container; tuples and lists in a tenth of the time of optree's type look-up."""
     make = _PLAIN.get(type(x))
     if make is not None:
         return Level(x, None, range(len(x)), make)
@@ -157,7 +152,7 @@ def level(x: Any) -> Level:
 
 
 class Container:
-    """A tuple, list, dict, namedtuple or registered type: whatever optree can take apart."""
+    """A tuple, list, dict, namedtuple or registered type: any container that optree flattens."""
 
     __slots__ = ("children", "leafy", "make", "metadata", "type", "volatile")
 
@@ -193,14 +188,14 @@ class Container:
                                       tuple(child.key(seen) for child in self.children))
 
     def order(self) -> list[Any]:
-        """Return the keys of a dict in its own order, which `children` has not; of another container, nothing."""
+        """Return the keys of a dict in its own order, which differs from `children`'s; [] for another container."""
         if not issubclass(self.type, dict):
             return []
         return list(self.make(self.metadata, tuple(self.children)))  # type: ignore[call-overload]
 
 
 def is_hollow(part: Any, inside: tuple[int, ...] = ()) -> bool:
-    """True for an empty container, and one of such alone: its gradient is like it."""
+    """True for an empty container, or one of empty containers only: its gradient is a copy of it."""
     if isinstance(part, Container):
         return id(part) not in inside and all(is_hollow(child, (*inside, id(part))) for child in part.children)
     return isinstance(part, Static) and isinstance(part.value, tuple) and all(is_hollow(Static(child))
@@ -208,7 +203,7 @@ def is_hollow(part: Any, inside: tuple[int, ...] = ()) -> bool:
 
 
 def _first(node: Any, seen: dict[int, int]) -> Any:
-    """Number a part of a key where it occurs first; return what stands for it where it occurs again."""
+    """Number a node at its first occurrence in a key; return a back reference for a later one."""
     if id(node) in seen:
         return ("again", seen[id(node)])
     seen[id(node)] = len(seen)
@@ -216,14 +211,14 @@ def _first(node: Any, seen: dict[int, int]) -> Any:
 
 
 class Record:
-    """An object with named parts: attributes, or what a function captured. It may refer to itself."""
+    """An object with named parts: attributes, or captured variables. It may refer to itself."""
 
     __slots__ = ("children", "cls", "leafy", "names", "prototype")
     volatile = False
 
     def __init__(self, prototype: Any, names: list[Any]) -> None:
         self.prototype, self.names, self.leafy = prototype, names, False
-        self.cls = class_of(prototype)  # which a program may exchange
+        self.cls = class_of(prototype)  # the program may assign `__class__`
         self.children: list[Any] = []
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
@@ -237,7 +232,7 @@ class Record:
         raise NotImplementedError
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
-        """Return the gradients by name; a reference back to this part, or to one around it, has none of its own."""
+        """Return the gradients by name; references back to this node or to enclosing ones have none of their own."""
         if not self.leafy:
             return None
         if id(self) not in memo:
@@ -251,12 +246,12 @@ class Record:
                                       tuple(child.key(seen) for child in self.children))
 
     def kind(self) -> tuple[Any, ...]:
-        """Return what must agree, apart from the parts."""
+        """Return the facts that must agree besides the parts."""
         return (self.cls,)
 
 
 class Instance(Record):
-    """An object of the user's class; its gradient is an object of the same class."""
+    """An object of a user's class; its gradient is an object of the same class."""
 
     __slots__ = ()
     volatile = True
@@ -269,9 +264,9 @@ class Instance(Record):
             held = getattr(self.prototype, "__dict__", {})
             for name, part in parts.items():
                 if type(held) is dict and name in held:
-                    new.__dict__[name] = part  # past a descriptor of that name, which would convert it again
+                    new.__dict__[name] = part  # bypasses a descriptor of that name, which would convert the value again
                 else:
-                    object.__setattr__(new, name, part)  # frozen dataclasses too
+                    object.__setattr__(new, name, part)  # works for frozen dataclasses
         return new, fill
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
@@ -282,7 +277,7 @@ class Instance(Record):
 
 
 class Extended(Instance):
-    """An object of the user's kind of dict, list or tuple: named are its items, as `[key]`, and its attributes."""
+    """An object of a user's subclass of dict, list or tuple; its items are named `[key]`, its attributes by name."""
 
     __slots__ = ()
 
@@ -299,7 +294,7 @@ class Extended(Instance):
         return self.bunch([child.mirror(leaves, memo) for child in self.children])
 
     def bunch(self, parts: list[Any]) -> Any:
-        """Return a tuple of its parts, which has attributes besides."""
+        """Return a tuple of the items, with the attributes set."""
         new: Any = tuple_of(self.cls, [part for name, part in zip(self.names, parts) if type(name) is Item])
         if named := {name: part for name, part in zip(self.names, parts) if type(name) is not Item}:
             vars(new).update(named)
@@ -325,15 +320,13 @@ class Extended(Instance):
 
 
 class Item(NamedTuple):
-    """The name of an item of a container."""
+    """The name of a container's item."""
 
     key: Any
 
 
 class Subclassed(Record):
-    """An array of a class of the program's: its numbers, and its attributes. Where these hold none, its gradient is a
-    plain array.
-    """
+    """An array of a user's subclass: numbers and attributes. Its gradient is a plain array if no attribute has one."""
 
     __slots__ = ()
 
@@ -346,7 +339,7 @@ class Subclassed(Record):
             array, *parts = (child.build(leaves, memo) for child in self.children)
             memo[id(self)] = new = (array.view(self.cls) if hasattr(type(array), "_tracer")
                                     else np.asarray(array).view(self.cls))
-            new.__dict__.clear()  # of what `__array_finalize__` has set
+            new.__dict__.clear()  # clear the attributes that `__array_finalize__` set
             new.__dict__.update(zip(self.names[1:], parts))
         return memo[id(self)]
 
@@ -358,7 +351,7 @@ class Subclassed(Record):
 
     @property
     def alone(self) -> bool:
-        """True if no attribute holds numbers: a gradient is a plain array."""
+        """True if no attribute holds numbers, so that the gradient is a plain array."""
         return is_masked(self.cls) or not any(child.leafy for child in self.children[1:])
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
@@ -368,22 +361,20 @@ class Subclassed(Record):
         return x if measure is None else measure.per(x, memo[GRADIENT]) if GRADIENT in memo else measure.make(x)
 
 
-NUMBERS = "[...]"  # the name of an array's numbers among its attributes
+NUMBERS = "[...]"  # the name of a subclassed array's numbers among its attributes
 
 
 def numbers_of(x: Any) -> Any:
-    """Return an array of a class as the plain one of the same memory."""
+    """Return a subclassed array as a plain one that shares its memory."""
     return x._plain() if hasattr(type(x), "_tracer") else np.ndarray.view(x, np.ndarray)
 
 
 def is_subclassed(x: Any) -> bool:
-    """True for a numeric array of a class that the program or a package has derived from NumPy's, and for a traced
-    one.
-    """
+    """True for a numeric array of a subclass defined by a program or package, and for a traced one."""
     kind = type(x)
     if hasattr(kind, "_viewed_as"):
         return True
-    # what a class says of its dtype may be another: numpoly's polynomials are records
+    # read past the class's own `dtype`: numpoly's polynomials are records
     return issubclass(kind, np.ndarray) and _is_derived(kind) and _dtype_of(x).kind in "biufc"  # type: ignore[arg-type]
 
 
@@ -397,7 +388,7 @@ def _is_derived(kind: type) -> bool:
 
 
 def is_masked(kind: type) -> bool:
-    """True for the class of NumPy's masked arrays, which need not have been imported."""
+    """True for NumPy's masked array class; does not import numpy.ma."""
     return kind.__name__ == "MaskedArray" and kind.__module__ in ("numpy.ma", "numpy.ma.core")
 
 
@@ -418,8 +409,8 @@ class Closure(Record):
         fn, code = self.prototype, code_of(self.prototype)
         cells = {}
         for name, cell in zip(code.co_freevars, fn.__closure__):
-            # one cell for all functions that share the variable, so that `nonlocal` means what it means
-            # an empty one is assigned later, or never
+            # functions that share a variable share one cell, so that `nonlocal` works; an empty cell is assigned later,
+            # or never
             cells[name] = memo.setdefault(id(cell), CellType()) if name in self.names else cell
         new = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__,
                            tuple(cells[name] for name in code.co_freevars))
@@ -433,7 +424,7 @@ class Closure(Record):
 
 
 class Bound(Record):
-    """A bound method; its gradient is that of the object it is bound to."""
+    """A bound method; its gradient is its object's."""
 
     __slots__ = ()
 
@@ -446,9 +437,7 @@ class Bound(Record):
 
 
 class Way(Bound):
-    """What leads to another thing, made anew for the copy of that: `d.values()`, `log.append`. Its gradient is that of
-    what it leads to.
-    """
+    """A value that refers to an object (`d.values()`, `log.append`), rebuilt for its copy; it has its gradient."""
 
     __slots__ = ()
 
@@ -473,7 +462,7 @@ class Partial(Record):
 
 
 def key_difference(recorded: Any, given: Any) -> str:
-    """Say which value without a gradient is another, "" where the keys of two nestings differ otherwise."""
+    """Describe the static value in which two keys of nestings differ, "" if they differ in structure."""
     if type(recorded) is type(given) and hasattr(recorded, "exact") and recorded != given:
         return f"recorded a {recorded!r}, given a {given!r}"
     if type(recorded) is not tuple or type(given) is not tuple or alike(recorded, given):
@@ -485,7 +474,7 @@ def key_difference(recorded: Any, given: Any) -> str:
     return next(filter(None, map(key_difference, recorded, given)), "")
 
 
-# how parts without parts are called, by what their keys begin with
+# descriptions of nodes without parts, by the first item of their keys
 _SINGLE: dict[str, Callable[[Any], str]] = {
     "*": lambda place: "a number or an array", "static": repr, "content": lambda then: f"what held {then!r}",
     "function": lambda code: f"the function {code.co_name} of line {code.co_firstlineno} in {code.co_filename}",
@@ -493,7 +482,7 @@ _SINGLE: dict[str, Callable[[Any], str]] = {
 
 
 def class_of_part(node: Any) -> Any:
-    """Return the class of what a part stands for, of a leaf that of the variable with it; None if it is not known."""
+    """Return the class of the value of a node, for a leaf the class of a variable's cell; None if unknown."""
     if isinstance(node, (Leaf, Static)):
         return CellType if isinstance(node, Leaf) else type(node.value)
     return node.type if isinstance(node, Container) else node.cls if type(node) in (Instance, Closure) else None

@@ -1,6 +1,4 @@
-"""What is no leaf, and may hold numbers all the same: arrays of objects and records, sparse ones, sets, arrays of other
-libraries.
-"""
+"""opaque: non-leaves that may hold numbers: object, record and sparse arrays, sets, arrays of other libraries."""
 
 from __future__ import annotations
 
@@ -16,14 +14,12 @@ from tapegrad.tree.sparse import is_sparse
 
 
 def is_foreign_array(x: Any) -> bool:
-    """True for an array of a library that is no number system, as JAX's: NumPy makes one of its own of it."""
+    """True for an array of a library that is no number system, such as JAX; NumPy converts it to its own."""
     return hasattr(type(x), "__array__") and hasattr(x, "dtype")
 
 
 def holds_numbers(x: Any, is_leaf: Callable[[Any], bool]) -> bool:
-    """True for an array of objects or records, a sparse one, one of another library or a set with numbers that have a
-    gradient elsewhere.
-    """
+    """True for such a value that holds numbers which have a gradient elsewhere."""
     if isinstance(x, (set, frozenset)):
         return any(isinstance(part, (float, complex)) or kind_of(part) in ("f", "c") for part in x)
     if isinstance(x, array):

@@ -1,6 +1,4 @@
-"""Cotangents and seeds of nested values, taken apart: each part goes to its leaf, or the
-nesting is another and is refused.
-"""
+"""seeds: distributes nested cotangents and seeds to leaves; refuses a different nesting."""
 
 from __future__ import annotations
 
@@ -30,15 +28,13 @@ from tapegrad.tree.sparse_tensors import SparseTensor
 
 
 def is_nothing(cotangent: Any) -> bool:
-    """True for what stands for a cotangent of nothing, of whatever nesting."""
+    """True for a value that stands for a zero cotangent of any nesting."""
     return cotangent is None or isinstance(cotangent, Absorbing)
 
 
 def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "",
              inside: tuple[int, ...] = ()) -> None:
-    """Put cotangents at their leaves; those of a part that occurs more than once add up. `inside` are
-    the parts around this one.
-    """
+    """Sum cotangents at their leaves, over all occurrences of a part; `inside` has the enclosing parts' ids."""
     if is_nothing(value) or not node.leafy or id(node) in inside:
         return
     inside = (*inside, id(node))
@@ -67,7 +63,7 @@ def unmirror(node: Any, value: Any, parts: list[Any], whole: bool, path: str = "
 
 
 def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
-    """Return the parts of what was given for a container, in its order: those of a dict by their keys."""
+    """Return the parts of a container's cotangent in the container's order; those of a dict by key."""
     n = len(node.children)
     if type(node.metadata) is Measure:
         return [node.metadata.taken(value)]
@@ -89,7 +85,7 @@ def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
 
 
 def _named(node: Any, value: Any, path: str) -> dict[Any, Any]:
-    """Return what was given for an object or a function by name: a dict, or for an object another of its kind."""
+    """Return the cotangents of an object's or function's parts by name, from a dict or an object of its class."""
     if isinstance(node, Extended) and isinstance(value, (dict, list, deque)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return {**{Item(key): part for key, part in items}, **beside(value)}

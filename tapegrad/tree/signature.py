@@ -1,4 +1,4 @@
-"""signature: how the inputs of a tape, and what its gradient returns, are nested."""
+"""signature: the nesting of a tape's inputs and of its gradient."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tapegrad.tree.sparse import is_sparse
 
 
 class Reached:
-    """The objects that a program reaches by names of its own, and which of the arguments' they are.
+    """The objects that a program reaches by its own names, and which of them are parts of the arguments too.
 
-    A compiled tape holds while that is so.
+    A compiled tape is valid while this mapping is the same.
     """
 
     __slots__ = ("known", "places")
@@ -37,8 +37,8 @@ class Reached:
         self.places = self.among(walks)
 
     def among(self, walks: Sequence[Walk]) -> list[tuple[int, int]]:
-        """Return which of the objects among a call's arguments are reached by names, by their places and ids, and which
-        are met again in another argument.
+        """Return the (position, id) of each part of a call's arguments that the program also reaches by name, and the
+        (position, first position) of each that occurs in another argument.
         """
         found, first = [], dict[int, int]()
         for place, (x, _) in enumerate(met for walk in walks for met in walk.keep):
@@ -49,26 +49,26 @@ class Reached:
         return found
 
     def may_be_among(self, signature: Signature) -> bool:
-        """Return False if no arguments that are nested so have a part of the class of one of the objects."""
+        """Return False if no part of arguments with this nesting has the class of a reached object."""
         parts = (*signature.parts, *signature.kwargs.values())
         found = {class_of_part(node) for part in parts for node in part.seen.values()}
         return not found.isdisjoint([None, *(CellType if is_memory(x) else type(x) for x in self.known.values())])
 
 
 class Signature:
-    """How a tape's inputs are nested in its function and its arguments, and by which its gradient is `wanted`."""
+    """The nesting of a tape's function and arguments, and the arguments that its gradient is taken by (`wanted`)."""
 
     __slots__ = ("args", "effects", "fn", "function", "given_up", "kwargs", "of", "reached", "shared", "wanted")
 
     def __init__(self, fn: Any, function: Structure, args: tuple[Structure, ...], kwargs: dict[str, Structure],
                  wanted: Wanted = ALL) -> None:
         self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
-        self.shared = shared_among([function, *args, *kwargs.values()])  # which the program may compare by `is`
-        # known of a traced function alone: what it reaches by names of its own, and what it writes once it has ended
+        self.shared = shared_among([function, *args, *kwargs.values()])  # objects that the program may compare by `is`
+        # set for a traced function only: the objects it reaches by name, and what it writes after the trace
         self.reached: Reached | None = None
-        self.of: Any = None  # the unit of the value that the gradient is of, if it has one
+        self.of: Any = None  # the unit of the differentiated value, if any
         self.effects: Any = None
-        # the inputs, by their places among the leaves, that were taken as plain numbers: they have no gradient
+        # the leaf positions of inputs that were taken as plain numbers and therefore have no gradient
         self.given_up: frozenset[int] = frozenset()
 
     def __eq__(self, other: object) -> bool:
@@ -82,7 +82,7 @@ class Signature:
         return f"({', '.join(parts)})"
 
     def difference(self, other: Signature) -> str:
-        """Say how other arguments differ from these."""
+        """Describe how other arguments differ from these."""
         modules = [[node for part in (*each.parts, *each.kwargs.values())
                     for node in part.seen.values() if type(node) is Module] for each in (self, other)]
         parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
@@ -95,12 +95,12 @@ class Signature:
 
     @property
     def parts(self) -> tuple[Structure, ...]:
-        """The function and the positional arguments: what can be differentiated by."""
+        """The function and the positional arguments, by which one can differentiate."""
         return (self.function, *self.args)
 
     @property
     def asked(self) -> tuple[Structure | None, ...]:
-        """What a gradient has a place for, in its order: None for the function's, where that is not wanted."""
+        """The parts of the gradient, in order; None for the function if its captured values are not wanted."""
         argnums, captured = self.wanted.argnums, self.wanted.captured
         if argnums is None:
             return (self.function if captured else None, *self.args)
@@ -108,7 +108,7 @@ class Signature:
 
     @property
     def is_single(self) -> bool:
-        """True if the gradient by one argument is wanted, and not a tuple of several."""
+        """True if the gradient is by one argument, not a tuple of several."""
         return isinstance(self.wanted.argnums, int)
 
     def refuse_opaque(self) -> None:
@@ -125,13 +125,13 @@ class Signature:
                                         f"{cure}; or pass it by keyword, which is not differentiated")
 
     def _lacks(self, x: Any) -> bool:
-        """True if what is no leaf lacks a gradient: a table does not beside what has one, where it is data."""
+        """True if an opaque value lacks a gradient; a table beside differentiable arguments is data and lacks none."""
         if is_table(x):
             return not any(part.size for part in self.asked if part is not None)
         return holds_numbers(x, is_leaf)
 
     def gradients(self, leaves: list[Any]) -> Any:
-        """Return from one cotangent per input what is wanted: (df, *dargs), some of the dargs, or one of them."""
+        """Return the wanted gradients from one cotangent per input: (df, *dargs), some dargs, or a single one."""
         if self.of is not None:
             leaves = [None if x is None else self.of.make(x) for x in leaves]
         nests = tuple([None if part is None else part.gradient(leaves, self.of) for part in self.asked])
@@ -139,9 +139,7 @@ class Signature:
 
 
 def shared_among(parts: Sequence[Structure]) -> tuple[tuple[int, int], ...]:
-    """Return which objects, functions, lists and dicts occur in several arguments, by their places among all of them:
-    where each is met again, and where first.
-    """
+    """Return, for each mutable part of several arguments, the positions of each repetition and first occurrence."""
     held = [part.seen for part in parts if part.seen]
     if len(held) < 2 or len(set().union(*held)) == sum(map(len, held)):
         return ()
@@ -156,7 +154,7 @@ def shared_among(parts: Sequence[Structure]) -> tuple[tuple[int, int], ...]:
 
 
 class Recorded:
-    """The function of a tape that was loaded without it: its name, and what it had captured when the tape was saved."""
+    """The function of a tape that was loaded without it: its name and the values it had captured."""
 
     __slots__ = ("__name__", "_type_name", "leaves", "structure")
 
@@ -171,7 +169,7 @@ class Recorded:
 
 
 class ValueAndGradients:
-    """The nesting of what a gradient tape returns: (value, (df, *dargs)), or of the gradients those that are wanted."""
+    """The nesting of a gradient tape's result: (value, (df, *dargs)), or only the wanted gradients."""
 
     __slots__ = ("shapes", "signature", "size")
 
@@ -181,14 +179,14 @@ class ValueAndGradients:
         self.size = sum(part.size for part in signature.parts)
 
     def build(self, leaves: list[Any]) -> Any:
-        """Nest the value, first, and the cotangents; raise GuardError where the seed was made for another shape."""
+        """Return the nested value and gradients; raise GuardError if the seed was made for another shape."""
         if (found := _shapes(leaves[0])) != self.shapes:
             raise GuardError(f"the seed of this gradient tape was made for {', '.join(self.shapes)}; now the function "
                              f"returns {', '.join(found)}", None, "gradtape with these arguments")
         return leaves[0], self.signature.gradients(leaves[1:])
 
     def unmirror(self, value: Any) -> list[Any]:
-        """Take a cotangent of this nesting apart: None, or a cotangent of nothing, may stand for any part of it."""
+        """Return the leaves of a cotangent of this nesting; None or a zero cotangent may stand for any part."""
         value, gradients = (None, None) if is_nothing(value) else value
         asked = self.signature.asked
         nests: Any = [gradients] if self.signature.is_single else gradients
@@ -203,7 +201,7 @@ class ValueAndGradients:
 
 
 def _shapes(value: Any) -> list[str]:
-    """Return what a seed must fit: the shape of each leaf, and whether it is complex."""
+    """Return the facts that a seed must match: the shape of each leaf, and whether it is complex."""
     found = []
     for leaf in map(plain, leaves_of(value)):
         kind = "complex" if is_complex_number(leaf) or getattr(dtype_of(leaf), "kind", "") == "c" else "real"

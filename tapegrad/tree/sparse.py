@@ -1,4 +1,4 @@
-"""SciPy's sparse arrays and matrices as containers: what they store is one leaf, the pattern of it is static."""
+"""sparse: SciPy's sparse arrays and matrices as containers: the stored numbers are one leaf, the pattern is static."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FORMATS = ("csr", "csc", "coo", "dia", "bsr")
 
 
 class Pattern:
-    """What a sparse matrix is apart from the numbers that it stores: its class, its shape, and where they stand.
+    """The static part of a sparse matrix: its class, its shape, and the positions of its stored numbers.
 
-    It keeps copies: a matrix may be sorted, or given other places, in place.
+    The positions are copies, since a matrix may be sorted or changed in place.
     """
 
     __slots__ = ("attributes", "cls", "stored")
-    exact = True  # it is compared by all that it holds
+    exact = True  # keys compare it by `==`, not by its repr
 
     def __init__(self, x: Any) -> None:
         self.cls, self.stored = type(x), tuple(x.data.shape)
@@ -28,8 +28,7 @@ class Pattern:
                            and not name.startswith("_tapegrad")}
 
     def fill(self, data: Any) -> Any:
-        """Return a sparse matrix that stores `data` in these places; what does not fit, the rows of a Jacobian, say, or
-        None, as it is.
+        """Return a sparse matrix of this pattern around `data`; data of another shape (a Jacobian's, None) unchanged.
         """
         if getattr(data, "shape", None) != self.stored:
             return data
@@ -38,7 +37,7 @@ class Pattern:
         return new
 
     def places(self) -> list[Any]:
-        """Return the arrays that say where the numbers stand."""
+        """Return the arrays of the positions."""
         at = self.attributes
         return [*(at[name] for name in ("indptr", "indices", "offsets") if name in at), *at.get("coords", ())]
 
@@ -59,7 +58,7 @@ def _copied(part: Any) -> Any:
 
 
 def like(x: Any, data: Any) -> Any:
-    """Return a sparse matrix of the class and the pattern of `x` that stores other numbers."""
+    """Return a sparse matrix with the class and pattern of `x` that stores other numbers."""
     pattern = Pattern(x)
     pattern.stored = tuple(data.shape)
     return pattern.fill(data)
@@ -74,7 +73,7 @@ def _put_together(pattern: Any, parts: Any) -> Any:
 
 
 def is_sparse(x: Any) -> bool:
-    """True for one of SciPy's sparse arrays and matrices."""
+    """True for a SciPy sparse array or matrix."""
     if not str(type(x).__module__).startswith("scipy.sparse.") or not hasattr(x, "format"):
         return False
     _register()
@@ -83,7 +82,6 @@ def is_sparse(x: Any) -> bool:
 
 @functools.cache
 def _register() -> None:
-    """Say how they are taken apart, once SciPy is there."""
     found = needed("scipy.sparse")
     for name in FORMATS:
         for kind in ("array", "matrix"):

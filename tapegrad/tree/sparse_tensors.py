@@ -1,4 +1,4 @@
-"""torch's sparse tensors as containers: what they store is one leaf, where it stands is static."""
+"""sparse_tensors: torch's sparse tensors as containers: the stored numbers are one leaf, their positions are static."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tapegrad.tree.nodes import Container, Level
 
 
 class Places:
-    """Where the numbers of a sparse tensor stand, in copies: they may be written to."""
+    """The positions of a sparse tensor's numbers, as copies, since they may be written to."""
 
     __slots__ = ("form", "places", "stored")
-    exact = True  # it is compared by all that it holds
+    exact = True  # keys compare it by `==`, not by its repr
 
     def __init__(self, form: Form, places: tuple[Any, ...], stored: tuple[int, ...]) -> None:
         self.form, self.places, self.stored = form, tuple([place.detach().clone() for place in places]), stored
 
     def fit(self, values: Any) -> bool:
-        """False for what is no tensor of as many numbers: the rows of a Jacobian, say, or None."""
+        """False unless `values` is a tensor of the stored shape (rows of a Jacobian and None are not)."""
         return is_tensor(values) and tuple(values.shape) == self.stored
 
     def around(self, parts: tuple[Any, ...]) -> Any:
-        """Return a sparse tensor of these numbers; what does not fit, as it is."""
+        """Return a sparse tensor with these numbers; numbers that do not fit unchanged."""
         values, = parts
         return put_together(self.form, (*self.places, values)) if self.fit(values) else values
 
     def gradient(self, values: Any) -> Any:
-        """Return a gradient by a sparse tensor, sparse too: numbers at one place have one, as in torch."""
+        """Return the gradient by a sparse tensor, itself sparse; duplicate positions get one entry, as in torch."""
         if self.form.coalesced or not self.fit(values):
             return self.around((values,))
         places, at = torch.unique(self.places[0], dim=1, return_inverse=True)
@@ -40,7 +40,7 @@ class Places:
         return put_together(self.form._replace(coalesced=True), (places, values[kept]))
 
     def are_of(self, x: Any) -> bool:
-        """True for the places of a sparse tensor, in their order."""
+        """True if a sparse tensor has these positions, in this order."""
         form, (*places, values) = taken_apart(x)
         return (self.form[:2] == form[:2] and self.stored == tuple(values.shape)
                 and all(map(torch.equal, self.places, places)))
@@ -57,7 +57,7 @@ class Places:
 
 
 class SparseTensor(Container):
-    """A sparse tensor: its numbers are a part, and where they stand is another where that is traced."""
+    """A sparse tensor: its numbers are a child, and its positions are children if they are traced."""
 
     __slots__ = ("parts",)
 
@@ -71,7 +71,7 @@ class SparseTensor(Container):
         self.type = torch.Tensor
 
     def seed(self, value: Any) -> Any:
-        """Return the numbers of a cotangent; raise ArgumentError where they stand elsewhere."""
+        """Return the numbers of a sparse cotangent; raise ArgumentError if its positions differ."""
         known, wrapped = self.metadata if isinstance(self.metadata, Places) else None, type(value) is TensorArray
         value = unwrap(value)
         if known is None or not is_sparse_tensor(value) or not known.are_of(value):

@@ -1,6 +1,4 @@
-"""unchanged: whether nested objects hold what they held when they were taken apart, told in a tenth of
-the time that this takes.
-"""
+"""unchanged: checks whether nested objects changed since flattening, in a tenth of the time of flattening."""
 
 from __future__ import annotations
 
@@ -24,18 +22,14 @@ _OF_TENSOR = attrgetter("requires_grad", "is_leaf", "_backward_hooks", "_post_ac
 
 
 class Intricate(Exception):
-    """There is something among the objects that may change while it holds the same: an array of
-    strings, a slot, an iterator.
-    """
+    """Raised for an object that may change without a change of its parts: an array of strings, a slot, an iterator."""
 
 
 class Unchanged:
-    """What modules, dicts, lists, plain objects and closures held when walks went through them,
-    part by part and by identity.
+    """The contents of modules, dicts, lists, plain objects and closures at the time of a walk, by identity.
 
-    `unchanged()` says whether they do still, and are of the classes that they were: another walk would find the same
-    leaves, nested alike. What the leaves themselves are, their numbers and shapes, is not asked. Raises Intricate for
-    other objects.
+    Calling it returns whether contents and classes are the same, so that another walk would find the same leaves in the
+    same nesting. The numbers and shapes of the leaves are not compared. Raises Intricate for other objects.
     """
 
     __slots__ = ("cells", "classes", "empty", "forwards", "functions", "hooks", "lists", "tables", "tensors")
@@ -63,17 +57,17 @@ class Unchanged:
         self.functions = [(fn, _OF_FUNCTION(fn)) for fn in functions]
         self.tensors = tensors, list(map(_OF_TENSOR, tensors))
         if any(hooks for *_, before, after in self.tensors[1] for hooks in (before, after)):
-            raise Intricate  # a table of hooks, to which others may come
+            raise Intricate  # a table of hooks, which may grow
         self.forwards = [(cls, forward) for cls in {cls for x, cls in self.classes if is_module(x)}
                          if (forward := forward_of(cls)) is not None]
         self.hooks = hooks_of_all() if any(is_module(x) for x, _ in self.classes) else None
 
     def _note(self, x: Any) -> None:
         kind = type(x)
-        if is_sparse(x) or is_sparse_tensor(x):  # of which the indices may be written to
+        if is_sparse(x) or is_sparse_tensor(x):  # its indices may be written to
             raise Intricate
         if issubclass(kind, tuple) or is_memory(x):
-            if isinstance(own := getattr(x, "__dict__", None), dict):  # of a class of the program's
+            if isinstance(own := getattr(x, "__dict__", None), dict):  # an instance of a user's class
                 self.classes.append((x, class_of(x)))
                 self._table(own)
             return
@@ -82,8 +76,8 @@ class Unchanged:
         if kind is dict or kind is OrderedDict:
             self._table(x)
             if kind is OrderedDict:
-                self._table(vars(x))  # it has attributes
-        elif kind is list or kind is set:  # of which the order matters as well
+                self._table(vars(x))  # an OrderedDict has attributes
+        elif kind is list or kind is set:  # the order matters too
             self.lists.append((x, list(x)))
         elif kind is CellType and not is_empty(x):
             self.cells.append((x, x.cell_contents))

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.trace.conversions import Conversions
+from tapegrad.trace.imported_names import holders
 
 HELPER = '''
 import functools
@@ -232,3 +234,61 @@ def test_a_name_that_leads_to_another_function_later() -> None:
     assert tg.grad(module.f, 1.5) == (2 * math.sin(1.5), (None, 2 * math.cos(1.5)))
     module.scale, module.helper = 3.0, math.exp
     assert tg.compile(module.f)(0.0) == 3.0 and module.helper is math.exp
+
+
+def test_what_imported_a_captured_module_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader of a module that pytest has rewritten leads to all of pytest: following it took ten seconds."""
+    module: Any = types.ModuleType("imported_by_an_object")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec("from math import sin\ndef g(x): return sin(x)\n", vars(module))
+    module.__loader__ = types.SimpleNamespace(table={"sine": math.sin})
+
+    def f(x: Any) -> Any:
+        return module.sin(x)
+    found = holders(f, ())
+    assert any(x is vars(module) for x in found) and not any(x is module.__loader__.table for x in found)
+    assert tg.gradient(f, 0.7) == (math.cos(0.7),)
+
+
+class Asking(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return type(x) is str
+
+
+class Asked(metaclass=Asking):
+    def kind(self, x: Any) -> Any:
+        return type(x)
+
+
+class Made:
+    def kind(self, x: Any) -> Any:
+        return type(x)
+
+
+def of_kind(x: Any) -> Any:
+    """Return a power of x: an array."""
+    if isinstance(x, (Asked, tests_of_kinds.Table)) or issubclass(int, Asked):
+        return x
+    return tests_of_kinds.power(x, np.array([2.0])) * getattr(Made, "kind", None)(Made(), x)(1)
+
+
+KINDS = """
+class Table:
+    def kind(self, x):
+        return type(x)
+
+def array(x):
+    return type(x)
+
+def power(x, y):
+    return (x ** y).sum() if type(x) is float else 0.0
+"""
+tests_of_kinds: Any = types.ModuleType("tests_of_kinds")
+exec(KINDS, vars(tests_of_kinds))
+
+
+def test_of_classes_that_code_only_asks_for_and_of_names_of_other_modules_nothing_is_followed() -> None:
+    found = [x for x in holders(of_kind, []) if type(x) is Conversions]
+    assert {fn.__qualname__ for x in found for fn in x.functions} == {
+        "of_kind", "Made.kind", "power", "Asking.__instancecheck__"}
+    assert tg.gradient(of_kind, 3.0)[0] == pytest.approx(6.0)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.rules.op import PROXIES
 
 A, B = np.array([0.3, 0.5, 0.9, 1.4]), np.array([[0.2, 0.7], [1.1, 0.4]])
 
@@ -434,6 +435,11 @@ def test_in_threads() -> None:
         found = list(pool.map(lambda k: tg.grad(f, A + k)[1][1], range(8)))
     assert all(np.array_equal(dx, 2 * np.asarray(CONSTANT)) for dx in found)
     assert type(CONSTANT * A) is Named
+
+
+def test_a_proxy_that_another_thread_is_making_has_no_tracer_yet() -> None:
+    for cls in PROXIES:
+        assert getattr(object.__new__(cls), "_tracer", None) is None
 
 
 def test_a_primitive_gets_the_class() -> None:

@@ -1,8 +1,8 @@
-"""arguments: what takes the arguments of a call apart in machine code.
+"""arguments: machine code that takes the arguments of a call apart.
 
-It checks and reads what the straight-line source checks and reads, part for part. No Python code runs meanwhile, so
-that what is found stays where it is; then arrays and other objects are held, and numbers taken out. Arguments that
-differ from those that were recorded leave for Python.
+It checks and reads the same parts as the straight-line source. No Python code runs during the reads, so the pointers
+stay valid; afterwards the code takes references to arrays and other objects and unboxes numbers. If the arguments
+differ from the recorded ones, native code bails out to Python.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tapegrad.tree.signature import Signature
 
 
 class Arguments(Unpacked):
-    """Writes what checks the arguments; `found` are pointers to the leaves, by their numbers, of which `direct` are
-    arguments themselves: the caller holds these.
+    """Emits the argument checks. `found` holds pointers to the leaves by leaf number; `direct` are the pointers that
+    are arguments themselves, to which the caller holds a reference.
     """
 
     def __init__(self, f: Function, tape: Tape) -> None:
@@ -34,14 +34,13 @@ class Arguments(Unpacked):
         super().__init__(tape, [x.label for x in tape.inputs[1:]], lambda value, hint="": f.object(value), "")
 
     def flat(self) -> str:
-        """Take arguments that are leaves."""
         self.count_is(len(self.leaves), 0)
         for number in range(len(self.leaves)):
             self.found[number] = self.argument(number)
         return ""
 
     def intricate(self) -> str:
-        """Have a function of Python's take the arguments apart."""
+        """Emit a call of a Python function that takes the arguments apart."""
         f, take, tape = self.f, LeavesOfCalls(self.tape), self.tape
         f.back_to(self.mark)
         self.direct.clear()
@@ -56,19 +55,19 @@ class Arguments(Unpacked):
         return ""
 
     def arguments(self, structure: Signature) -> str:
-        """Take the arguments of a call apart."""
+        """Emit code that takes the arguments of a call apart."""
         f = self.f
         positional, named = len(structure.args), [*structure.kwargs]
         self.count_is(positional, len(named))
         for number, part in enumerate(structure.args):
             self.node(part.spec, self.argument(number))
-        for number, key in enumerate(named):  # in the order that `**kwargs` has
+        for number, key in enumerate(named):  # in the order of `**kwargs`
             self.identical(f.item("%names", number), f.object(intern(key)))
             self.node(structure.kwargs[key].spec, self.argument(positional + number))
         return ""
 
     def count_is(self, positional: int, named: int) -> None:
-        """Check how many arguments there are."""
+        """Check the number of arguments."""
         f = self.f
         f.require(f.op(f"icmp eq i64 %count, {positional}"))
         f.require(f.op(f"icmp {'ne' if named else 'eq'} ptr %names, null"))
@@ -76,45 +75,44 @@ class Arguments(Unpacked):
             self.size_is("%names", named)
 
     def argument(self, number: int) -> str:
-        """Return an argument."""
+        """Return the pointer to an argument."""
         pointer = self.f.op(f"load ptr, ptr {self.f.at('%args', 8 * number)}")
         self.direct.add(pointer)
         return pointer
 
     def size_is(self, pointer: str, count: int) -> None:
-        """Check the size of a tuple, or a list."""
+        """Check the size of a tuple or list."""
         f = self.f
         f.require(f.op(f"icmp eq i64 {f.op(f'load i64, ptr {f.at(pointer, LAYOUT.size)}')}, {count}"))
 
     # -- one part
 
     def take(self, number: int, text: str) -> None:
-        """Note a leaf."""
+        """Record the pointer to a leaf."""
         self.found[number] = text
 
     def part(self, text: str) -> str:
-        """Return a part's name."""
         return text
 
     def attribute(self, text: str, name: str) -> str:
-        """Read what a variable holds, or a method is bound to."""
+        """Read the content of a captured variable, or the object that a method is bound to."""
         if name == "cell_contents":
             return self.loaded(text, LAYOUT.cell)
         return self.f.object(self.tape.structure.fn.__self__)
 
     def loaded(self, pointer: str, offset: int) -> str:
-        """Read a pointer that is not null."""
+        """Read a pointer; bail out if it is null."""
         f = self.f
         found = f.op(f"load ptr, ptr {f.at(pointer, offset)}")
         f.require(f.op(f"icmp ne ptr {found}, null"))
         return found
 
     def identical(self, text: str, other: str) -> None:
-        """Check that two parts are one object."""
+        """Check that two parts are the same object."""
         self.f.require(self.f.op(f"icmp eq ptr {text}, {other}"))
 
     def distinct(self, texts: list[str]) -> None:
-        """Check that no two parts are one object."""
+        """Check that all parts are different objects."""
         f = self.f
         place = f.stack(8 * len(texts))
         for number, text in enumerate(texts):
@@ -122,7 +120,7 @@ class Arguments(Unpacked):
         f.require(f.op(f"call i1 @tapegrad_distinct(ptr {place}, i64 {len(texts)})"))
 
     def instance(self, node: Instance, text: str) -> None:
-        """Check an object that keeps its attributes in a `__dict__`: its class, the names in their order, each part."""
+        """Check an object with a `__dict__`: its class, its attribute names in order, and each attribute."""
         if not shows_its_dict(node.cls):
             raise _Intricate
         if self.again(node, text):
@@ -137,7 +135,7 @@ class Arguments(Unpacked):
             self.node(child, f.op(f"load ptr, ptr {f.at(place, 8 * number)}"))
 
     def closure(self, node: Closure, text: str) -> None:
-        """Check a function that captured variables: its code, and what is in each of them."""
+        """Check a function with captured variables: its code, and the content of each variable."""
         code = plain_code(node)
         if self.again(node, text):
             return
@@ -155,7 +153,7 @@ class Arguments(Unpacked):
             self.node(child, self.loaded(cell, LAYOUT.cell))
 
     def container(self, node: Container, text: str) -> None:
-        """Check a tuple, a list or a dict, and each part."""
+        """Check a tuple, a list or a dict, and each of its parts."""
         if node.type not in (tuple, list, dict) and not is_named(node):
             raise _Intricate
         if self.again(node, text):
@@ -178,22 +176,22 @@ class Arguments(Unpacked):
             self.node(child, f.op(f"load ptr, ptr {f.at(items, 8 * number)}"))
 
     def static(self, value: Any, text: str) -> None:
-        """Check a part that is no number: what is not the same object is compared when all has been read."""
+        """Check a part that is not a number; `compare` compares it later if it is not the recorded object."""
         if value is None or type(value) in (bool, type(Ellipsis)):
             self.identical(text, self.f.object(value))
         else:
             self.statics.append((text, value))
 
-    # -- when all has been read
+    # -- after all reads
 
     def hold(self, pointer: str) -> None:
-        """Hold an object that is no argument itself."""
+        """Take a reference to an object that is not an argument itself."""
         if pointer not in self.direct:
             _, address = self.f.slot()
             self.f.put(f"call void @tapegrad_keep(ptr {address}, ptr {pointer})")
 
     def compare(self) -> None:
-        """Compare what is no number, by functions of Python's where it is not the same object."""
+        """Compare the static parts: by identity, then by a Python function."""
         f = self.f
         for pointer, _ in self.statics:
             self.hold(pointer)
@@ -202,6 +200,6 @@ class Arguments(Unpacked):
 
 
 def shows_its_dict(cls: type) -> bool:
-    """True for a class whose objects' `__dict__` is what Python makes it."""
+    """Return whether `__dict__` of a class's objects is Python's own attribute, not one that the class redefines."""
     found = next((vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)), None)
     return type(found) is GetSetDescriptorType

@@ -1,4 +1,4 @@
-"""arrays: long arrays in memory: views as addresses."""
+"""arrays: long arrays in memory, and views of them as addresses with strides."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ WAITING |= {*VIEWS, ops.getfield}
 
 
 def lower_view(f: Function, op: Call) -> Value:
-    """Write a view of a long array that lies as NumPy finds on one that lies so, or the elements of a short one."""
+    """Emit a view of a long array with the layout that NumPy gives it, or the elements of a small view."""
     if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or f.lanes.batch:
         raise Unlowered("no view")
     if op.fn is ops.getitem:
         found = part_of(f, stored(f, op.args[0]), op.args[1:])
     else:
         found = part(f, stored(f, op.args[0]), lambda x: op.fn.impl(x, *map(known, op.args[1:]), **op.kwargs))
-    if not op.spec.is_array:  # an element
+    if not op.spec.is_array:  # a single element
         if number_kind(op.spec) != found.kind or found.shape:
             raise Unlowered("a number of another type")
         return Number(f.load(found.kind, found.data), found.kind)
@@ -49,20 +49,20 @@ def lower_view(f: Function, op: Call) -> Value:
 
 
 def is_computed(x: Any) -> bool:
-    """True for a part of an index that is not known."""
+    """Return whether a part of an index is computed at run time."""
     return isinstance(x, Operation) and not isinstance(x, Constant)
 
 
 def known(x: Any) -> Any:
-    """Return a constant's value. Raises Unlowered for what is computed."""
+    """Return the value of a constant. Raises Unlowered for a value computed at run time."""
     if is_computed(x):
         raise Unlowered("a place that is computed")
     return x.val if isinstance(x, Constant) else x
 
 
 def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
-    """Return the part of an array, or the element, that a function of NumPy's takes. Raises Unlowered where that is no
-    view.
+    """Return the part of an array, or the element, that a NumPy function selects. Raises Unlowered if the result is not
+    a view.
     """
     like = lying(x)
     found = take(like)
@@ -76,8 +76,8 @@ def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
 
 
 def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
-    """Return the part of an array that an index takes, with integers in it that may be computed; leave where there is
-    no such place. Raises Unlowered where that is no view.
+    """Return the part of an array that an index selects; the index may contain integers computed at run time, and
+    native code bails out if one is out of range. Raises Unlowered if the result is not a view.
     """
     if not any(map(is_computed, index)):
         return part(f, x, lambda array: array[tuple(map(known, index))])
@@ -95,7 +95,7 @@ def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
 
 
 def place_in(f: Function, index: Operation, n: int) -> str:
-    """Return a computed integer as a place from the front of n; leave where there is none."""
+    """Return a computed index as a nonnegative one along an axis of length n; bail out if it is out of range."""
     if not n or f.lanes.batch:
         raise Unlowered("no place of an axis")
     found = f.number(index)
@@ -110,13 +110,13 @@ def place_in(f: Function, index: Operation, n: int) -> str:
 
 
 def stored(f: Function, x: Any) -> Array:
-    """Return the memory of an array; a small one's elements are put on the stack."""
+    """Return an array in memory; a small one is spilled to the stack."""
     found = f.value(x)
     return f.cached("stored", x, lambda: in_memory(f, found)) if isinstance(found, Elements) else f.array(x)
 
 
 def operand(f: Function, x: Any) -> Number | Elements | Array:
-    """Return an argument as something that can be copied into an array."""
+    """Return an argument as a value that can be copied into an array."""
     if number_kind(spec_of(x)) is not None:
         return f.number(x)
     found = f.value(x)
@@ -124,7 +124,7 @@ def operand(f: Function, x: Any) -> Number | Elements | Array:
 
 
 def in_memory(f: Function, x: Elements) -> Array:
-    """Put a small array on the stack."""
+    """Store a small array on the stack."""
     if f.lanes.batch:
         raise Unlowered("memory within a batch")
     step = itemsize(x.kind)
@@ -135,7 +135,7 @@ def in_memory(f: Function, x: Elements) -> Array:
 
 
 def lying(x: Array) -> Any:
-    """Return an array that nobody may read, of the strides of another."""
+    """Return an uninitialised array with the shape, dtype and strides of `x`, for layout computations."""
     below = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step < 0 and n)
     above = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step > 0 and n)
     size = ELEMENTS[x.kind].dtype.itemsize

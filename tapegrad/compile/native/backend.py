@@ -1,4 +1,4 @@
-"""backend: NumPy's tapes as machine code."""
+"""backend: compiles NumPy tapes to machine code."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tapegrad.trace.guards import UNLIKE
 
 
 class Native(Backend):
-    """The backend that runs tapes as machine code."""
+    """The backend that compiles tapes to machine code."""
 
     price = (3e-3, 3e-4)
 
     def function(self, tape: Tape, fresh: Any = None) -> Callable[..., Any]:
-        """Return a finished tape as a function: NumPy's code of one that has no machine code, or hardly any."""
+        """Return a finished tape as a function; as NumPy code if little or none of it becomes machine code."""
         if not there_is():
             return compile_tape(tape, fresh=fresh)
         if suits(tape):
@@ -37,25 +37,25 @@ class Native(Backend):
                 return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
             except Unpaid:
                 pass
-            except Exception as err:  # an error of tapegrad's or LLVM's is no reason for the program to fail
+            except Exception as err:  # an error in tapegrad or LLVM must not stop the program
                 failed(tape, err)
         return compile_tape(tape, fresh=None if fresh is None else native_fresh(fresh))
 
     def first(self, run: Callable[..., Any], conditions: Sequence[Callable[[], bool]]) -> Callable[..., Any] | None:
-        """Return the machine code of a function alone."""
+        """Return the machine code of a function without its fallback."""
         return run.compiled.alone(conditions) if isinstance(run, NativeFunction) else None
 
     def runs(self, run: Callable[..., Any]) -> str:
-        """Return "machine code" where there is such."""
+        """Return "machine code" for a native function."""
         return "machine code" if isinstance(run, NativeFunction) else super().runs(run)
 
     def left(self, run: Callable[..., Any]) -> int:
-        """Return how many calls machine code did not answer: an overflow, a division by zero, a guard."""
+        """Return how many calls native code left to Python: after an overflow, a division by zero, a failed guard."""
         straight = run.straight if isinstance(run, NativeFunction) else run
         return straight.calls if isinstance(straight, Straight) else 0
 
     def dispatcher(self, call: Callable[..., Any], tapes: list[Any], counts: Any) -> Callable[..., Any] | None:
-        """Return machine code that tries the functions of a list, and makes other calls in Python."""
+        """Return machine code that tries the functions of a list in turn, then calls Python."""
         if not there_is():
             return None
         return shared_function("tapegrad_dispatch",  # type: ignore[no-any-return]
@@ -63,14 +63,14 @@ class Native(Backend):
 
 
 def native_fresh(fresh: Freshness) -> Callable[[], bool]:
-    """Return a freshness as machine code."""
+    """Return a freshness check as machine code."""
     guards = Guards(fresh)
     return shared_function("tapegrad_is_fresh", (guards.table, guards.ask))  # type: ignore[no-any-return]
 
 
 @lru_cache(1)
 def there_is() -> bool:
-    """True where this Python on this processor can have native code."""
+    """Return whether native code is available for this Python on this processor."""
     try:
         machine()
     except ArgumentError:
@@ -79,14 +79,14 @@ def there_is() -> bool:
 
 
 def failed(tape: Tape, err: Exception) -> None:
-    """Warn that a tape runs as NumPy's code, because making machine code of it failed."""
+    """Warn that compiling a tape to machine code failed, so that it runs as NumPy code."""
     warnings.warn(f"no machine code could be made of {tape.name}, which runs as NumPy's instead: "
                   f"{type(err).__name__}: {str(err)[:200]} (please report it)", RuntimeWarning, stacklevel=2)
 
 
 def suits(tape: Tape) -> bool:
-    """True for a tape without the user's code, of which a call is never made twice, that draws no more numbers than
-    can be kept.
+    """Return whether a tape suits native code: it calls no user code, since a call that bails out is repeated, and
+    draws no more than `MOST` bytes of random numbers.
     """
     tape.check()
     return sum(op.spec.nbytes for op in tape.ops if op.fn is draw) <= MOST and all(
@@ -94,7 +94,7 @@ def suits(tape: Tape) -> bool:
 
 
 def to_llvm(tape: Tape) -> str:
-    """Return the LLVM text of a tape's machine code; see `Tape.to_llvm`."""
+    """Return the LLVM IR of a tape's machine code; see `Tape.to_llvm`."""
     run = native(None, "native", DEFAULT).compile(tape)
     if not isinstance(run, NativeFunction):
         raise ArgumentError(f"hardly any of {tape.name} becomes machine code: it runs as NumPy's code", None,
@@ -103,8 +103,8 @@ def to_llvm(tape: Tape) -> str:
 
 
 class NativeFunction:
-    """A tape as machine code: `source` is the straight-line Python that answers where native code leaves, `ir` LLVM's
-    text.
+    """A tape as machine code. `source` is the straight-line Python code to which native code bails out, `ir` the LLVM
+    IR.
     """
 
     tape: Tape
@@ -113,7 +113,7 @@ class NativeFunction:
 
     @staticmethod
     def made(tape: Tape, fresh: Callable[[], bool] | None) -> Any:
-        """Compile a tape. Each has a class of its own, whose `__call__` is the machine code."""
+        """Compile a tape. Each one gets its own class, whose `__call__` is the machine code."""
         straight = Straight(tape, fresh)
         compiled = compile_native(grouped(tape), fresh)
         call = compiled.function(straight)
@@ -124,22 +124,22 @@ class NativeFunction:
 
     @property
     def ir(self) -> str:
-        """LLVM's text."""
+        """The LLVM IR."""
         return self.compiled.code.text
 
     @property
     def asm(self) -> str:
-        """The processor's instructions."""
+        """The assembly code."""
         return self.compiled.code.assembly
 
     @property
     def source(self) -> str:
-        """The text of the straight-line Python."""
+        """The source of the straight-line Python code."""
         return self.straight.function.source  # type: ignore[no-any-return]
 
 
 class Straight:
-    """The straight-line function of a tape, compiled when it is first called."""
+    """The straight-line function of a tape, compiled at its first call."""
 
     def __init__(self, tape: Tape, fresh: Callable[[], bool] | None) -> None:
         self.tape, self.fresh, self._function = tape, fresh, None
@@ -147,19 +147,19 @@ class Straight:
 
     @property
     def function(self) -> Any:
-        """The function."""
+        """The compiled function."""
         if self._function is None:
             self._function = compile_tape(self.tape, fresh=self.fresh)  # type: ignore[assignment]
         return self._function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = self.function(*args, **kwargs)
-        self.calls += 1  # not those that the tape does not fit
+        self.calls += 1  # a call that the tape does not fit raises before this
         return found
 
 
 def native(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
-    """Return the backend of machine code. Raises ArgumentError where there can be none."""
+    """Return the backend for machine code. Raises ArgumentError if native code is unavailable."""
     if device is not None:
         raise ArgumentError(f"NumPy has no device {device!r}", None, 'backend="torch"')
     if mode == "native":

@@ -1,8 +1,8 @@
 """batches: a group of calls on long arrays as one loop over their rows, several rows at a time.
 
-Each register of what is written for one row is a vector of as many rows as the processor computes at once. The rows
-that are left at the end are computed by the same code once more, with the last row repeated: what is written of them,
-or summed, is masked.
+The code is written for one row, but each register is a vector that holds one value for each of several rows, as many as
+fit the processor's vectors. The remaining rows at the end run the same code once more, with the last row repeated;
+stores and sums mask the repetitions.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from tapegrad.tape.spec import absent, spec_of
 from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 from tapegrad.transforms.walk import copy_tape
 
-CHUNK = 1024  # numbers that are added before their sum is: what is added one after the other loses digits
+CHUNK = 1024  # length of the partial sums: one long running sum would lose digits
 FOLDS = {fn.__name__: fn for fn in JOINS}
 
 
 def grouped(tape: Tape) -> Tape:
-    """Return a tape on which calls on long arrays, in loops too, are grouped into calls of batches."""
+    """Return a tape on which calls on long arrays, also inside loops, are grouped into batches."""
     new = collected(grouped_by(tape, members(tape)))
     if any(map(is_loop, new.ops)):
         new = copy_tape(new) if new is tape else new
@@ -56,7 +56,7 @@ def grouped(tape: Tape) -> Tape:
 
 
 def members(tape: Tape) -> Members:
-    """Return the calls that run in loops over batches: not views of what lies in memory, which are addresses."""
+    """Return the calls that can run in loops over batches; views of arrays in memory are excluded."""
     forms: dict[Operation, Form] = {}
     shapes: dict[Operation, Shape] = {}
     for op in tape.ops:
@@ -71,22 +71,20 @@ def members(tape: Tape) -> Members:
 
 
 class Sink(NamedTuple):
-    """A reduction over the batch: what it comes from, and how its rows come together."""
+    """A reduction over the batch: its call and its form, which says how rows are combined."""
 
     op: Call
     form: Form
 
 
 def lower_batch(f: Function, op: Call) -> Value:
-    """Write the loop of a group."""
+    """Emit the loop of a group."""
     if f.lanes.batch:
         raise Unlowered("a batch of batches")
     return BatchLoop(f, op).write()
 
 
 class BatchLoop:
-    """Writes one loop."""
-
     def __init__(self, f: Function, op: Call) -> None:
         self.f, self.op, self.group = f, op, op.fn
         self.calls: list[Any] = self.group.calls
@@ -100,12 +98,12 @@ class BatchLoop:
             kind := element_kind(x) or number_kind(x)) is not None]
         self.lanes = f.target.lanes.wide(kinds)._replace(batch=True)
         self.v = vectors_of(f, self.lanes)
-        self.rows: dict[Operation, Operation] = {}  # what stands for each operation in code for one row
-        self.given: dict[tuple[Operation, int], Operation] = {}  # the same for each way in which an argument is used
+        self.rows: dict[Operation, Operation] = {}  # the call for one row, by operation
+        self.given: dict[tuple[Operation, int], Operation] = {}  # the input for one row, by argument and row rank
         self.users = f.users.get(op, [])
 
     def write(self) -> Value:
-        """Write it, and return what the group gives."""
+        """Emit the loop and return the values of the group's results."""
         f = self.f
         self.read_arguments()
         outs: list[tuple[Operation, Operand]] = []
@@ -138,11 +136,11 @@ class BatchLoop:
         raise Unlowered("a result that nobody takes")
 
     def read_arguments(self) -> None:
-        """Find where the rows of arguments are, and put those that are alike in all rows into registers."""
+        """Find the rows of arguments in memory, and load arguments that are the same for all rows into registers."""
         f = self.f
         self.loads: list[tuple[Operation, Operand, Shape]] = []
         self.uniform: list[tuple[Operation, Value]] = []
-        self.tables: dict[Operation, Array] = {}  # of which rows are taken by their numbers
+        self.tables: dict[Operation, Array] = {}  # arrays whose rows are gathered by index
         ways = dict.fromkeys((x, self.rank_of(x, call, self.forms[call]))
                              for call in self.calls for x in operands(call) if isinstance(x, Input))
         values = dict(zip(self.group.inputs, self.op.args))
@@ -150,7 +148,7 @@ class BatchLoop:
             self.read_argument(f, x, values[x], rank)
 
     def rank_of(self, x: Operation, call: Call, each: Form) -> int:
-        """Return how many axes of an argument belong to a row, -1 where rows of it are taken by their numbers."""
+        """Return how many axes of an argument belong to a row, -1 if its rows are gathered by index."""
         ndim = x.spec.ndim
         if each.fn is ops.getitem and x is call.args[0] and x not in each.along:
             return -1
@@ -181,7 +179,7 @@ class BatchLoop:
         self.loads.append((row, Operand.of(array, self.batch, rank), array.shape[len(array.shape) - rank:]))
 
     def prepare_scatters(self) -> dict[Operation, tuple[Array, Operand]]:
-        """Fill with zeros what rows are added to."""
+        """Fill the arrays to which rows are added with zeros."""
         f, found = self.f, {}
         for number, result in enumerate(self.group.results):
             if self.forms[result].sink == "scatter":
@@ -194,7 +192,7 @@ class BatchLoop:
     # -- the nest of loops
 
     def nest(self) -> list[str]:
-        """Write loops over the axes of the batch; return what sinks have summed up."""
+        """Emit loops over the axes of the batch; return the accumulators of the sinks."""
         operands_ = [load for _, load, _ in self.loads] + [out for _, out in self.outs]
         shape, strides = collapsed(self.batch, [x.strides for x in operands_])
         self.steps = [steps[-1] for steps in strides]
@@ -206,15 +204,15 @@ class BatchLoop:
         return self.axis(0, shape, strides, pointers, first)
 
     def begin(self, sink: Sink) -> list[str]:
-        """Return the registers in which a sink's rows come together at first: of a sum of no integers two for each, the
-        sum and what it has lost.
+        """Return the initial accumulators of a sink: two for each element of an inexact sum, the sum and its rounding
+        error.
         """
         if sink.form.sink == "scatter":
             return []
         return [self.start(sink)] * (size_of(sink.form) * (2 if loses(sink) else 1))
 
     def start(self, sink: Sink) -> str:
-        """Return what a sink begins with."""
+        """Return the initial value of a sink's accumulators."""
         kind = required_kind(sink.form.spec)
         return self.lanes.constant(identity(FOLDS[sink.form.sink], kind), kind)
 
@@ -238,7 +236,7 @@ class BatchLoop:
         return now
 
     def chunk(self, pointers: list[str], n: int, carried: list[tuple[str, str]]) -> list[str]:
-        """Write the innermost loop, and add what it has summed to what there was."""
+        """Emit the innermost loop, and add its sums to the accumulators."""
         f, width = self.f, self.lanes.width
         start = [(self.lanes.type(required_kind(sink.form.spec)), self.start(sink)) for sink in self.sinks
                  if sink.form.sink != "scatter" for _ in range(size_of(sink.form))]
@@ -254,7 +252,7 @@ class BatchLoop:
             return self.merged(now, [text for _, text in carried])
 
     def merged(self, made: Sequence[str], before: Sequence[str]) -> list[str]:
-        """Bring together what sinks have of a chunk, and of those before."""
+        """Combine the accumulators of a chunk with those of the chunks before."""
         found, at, place = list[str](), 0, 0
         for sink in self.sinks:
             if sink.form.sink == "scatter":
@@ -269,7 +267,7 @@ class BatchLoop:
         return found
 
     def two_sum(self, kind: str, a: str, b: str, lost: str) -> list[str]:
-        """Return Knuth's sum of two, and what such sums have lost."""
+        """Return the sum of two numbers and the accumulated rounding error, by Knuth's TwoSum."""
         def write(fn: Op, x: str, y: str) -> str:
             return ROWS[fn].write(self.f, [x, y], kind)
         whole = write(ops.add, a, b)
@@ -285,7 +283,7 @@ class BatchLoop:
 
     def row(self, pointers: list[str], still: dict[int, list[str]], k: str, now: Sequence[str],
             count: int) -> list[str]:
-        """Write the calls for some rows, from number k on; return what the sinks have then."""
+        """Emit the calls for `count` rows from row k on; return the updated accumulators."""
         f = self.f
         with f.computing(self.lanes):
             for at, (row, x, shape) in enumerate(self.loads):
@@ -301,7 +299,7 @@ class BatchLoop:
             return self.summed(now, count)
 
     def element(self, pointer: str, place: int, k: str, step: int) -> str:
-        """Return the address of an element of row number k."""
+        """Return the address of an element of row k."""
         return self.f.at(self.f.at(pointer, place), self.f.times(k, step))
 
     def call(self, call: Call, each: Form, count: int) -> None:
@@ -314,7 +312,7 @@ class BatchLoop:
             self.f.lower(row)
 
     def row_of(self, x: Operation, call: Call, each: Form) -> Operation:
-        """Return what stands for an argument of a call in code for one row."""
+        """Return the operation that replaces an argument of a call in the code for one row."""
         return self.given[x, self.rank_of(x, call, each)] if isinstance(x, Input) else self.rows[x]
 
     def texts(self, result: Operation) -> Sequence[str]:
@@ -338,16 +336,16 @@ class BatchLoop:
         return found
 
     def spread(self, value: Value) -> Value:
-        """Return a value that is the same in all rows."""
+        """Return a value that is the same for all rows, as vectors."""
         if isinstance(value, Elements):
             return Elements(tuple([self.v.splat(text, value.kind) for text in value.parts]), value.shape, value.kind)
         assert isinstance(value, Number)
         return Number(self.v.splat(value.ir, value.kind), value.kind)
 
-    # -- rows by their numbers
+    # -- rows gathered by index
 
     def places(self, number: str, n: int) -> str:
-        """Return numbers of rows that count from the front; leave where there is no such row."""
+        """Return row indices as nonnegative ones; bail out if one is out of range."""
         f, t = self.f, self.lanes.type("i")
         from_end = f.op(f"add {t} {number}, {self.lanes.constant(n, 'i')}")
         below = f.op(f"icmp slt {t} {number}, zeroinitializer")
@@ -357,7 +355,7 @@ class BatchLoop:
         return place
 
     def offset(self, index: Sequence[Operation], x: Array) -> str:
-        """Return how far from the first row of a table rows are that have some numbers along each of its first axes."""
+        """Return the byte offsets of rows that are indexed along the first axes of a table."""
         f, t, found = self.f, self.lanes.type("i"), ""
         for part, n, step in zip(index, x.shape, x.strides):
             number: Any = f.env[part]
@@ -366,7 +364,7 @@ class BatchLoop:
         return found
 
     def picked(self, table: Operation, index: Sequence[Operation]) -> Value:
-        """Read rows of a table by their numbers."""
+        """Gather rows of a table by index."""
         x = self.tables[table]
         rows = self.v.rows(x.data, self.offset(index, x))
         cut = len(index)
@@ -377,7 +375,7 @@ class BatchLoop:
         return Elements(tuple(texts), x.shape[cut:], x.kind) if x.shape[cut:] else Number(texts[0], x.kind)
 
     def scatter(self, sink: Sink, count: int) -> None:
-        """Add rows where their numbers say, one after the other: two may have the same number."""
+        """Add rows at indexed positions, one after the other, since two may have the same index."""
         f = self.f
         made, out = self.scattered[sink.op]
         index = [self.row_of(x, sink.op, sink.form) for x in sink.op.args[1:]]
@@ -392,7 +390,7 @@ class BatchLoop:
                     f.store(made.kind, now, pointer)
 
     def total(self, sink: Sink, totals: Sequence[str]) -> Value:
-        """Bring together the lanes of a sink."""
+        """Combine the lanes of a sink's accumulators."""
         f, at, kind = self.f, 0, required_kind(sink.form.spec)
         for other in self.sinks:
             if other is sink:
@@ -414,7 +412,7 @@ class BatchLoop:
 
 
 def loses(sink: Sink) -> bool:
-    """True for a sum whose rounding errors are summed too."""
+    """Return whether a sink is a sum with compensation for rounding errors."""
     return sink.form.sink == "sum" and required_kind(sink.form.spec) in INEXACT
 
 

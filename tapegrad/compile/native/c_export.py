@@ -1,7 +1,7 @@
-"""c_export: a tape as one C function, without Python.
+"""c_export: exports a tape as one C function that needs no Python.
 
-The operations become the instructions that machine code is made of (see `function`), and these are written as C: of
-numbers, and of arrays at the addresses that the caller gives.
+The operations are lowered to the instructions of native code (see `function`), which are printed as C. They compute on
+numbers, and on arrays at the addresses that the caller passes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import tapegrad.compile.native.entry  # noqa: F401  (what each of its modules puts into the table of lowerings)
+import tapegrad.compile.native.entry  # noqa: F401  (its imports fill the table of lowerings)
 from tapegrad import ops
 from tapegrad.compile.backend import last_uses_told, unfolded
 from tapegrad.compile.native.batches import grouped
@@ -47,8 +47,8 @@ from tapegrad.transforms.primitivize import flattened
 from tapegrad.tree.signature import ValueAndGradients
 
 TARGET = Target(Lanes(), True)
-"""What C is written for: compilers make vectors of its loops."""
-_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|arena|no|start")  # names that C's text has
+"""The target for C: no vectors, since C compilers vectorise the loops."""
+_OWN = re.compile(r"(v|c|k|m|loop|done|ok|ask|stack|table)\d+(_next)?|arena|no|start")  # names in the generated C code
 _WORDS = frozenset(re.findall(r"\w+", """auto break case char const continue default do double else enum extern float
     for goto if inline int long register restrict return short signed sizeof static struct switch typedef union unsigned
     void volatile while value fabs fabsf sqrt sqrtf copysign floor ceil trunc rint isnan memcpy memset free
@@ -59,12 +59,12 @@ _FUNCTIONS = re.compile(r"""_[A-Z_]\w*|main|size_t|wchar_t|\w*alloc|qsort|bsearc
     |mem(move|cmp|chr)|ato[fil]+|is(nan|inf|normal|finite|greater|less|unordered)\w*|signbit|fpclassify
     |([jy][01n]|(l|t)?gamma|fmod|remainder|nan|fdim|fma|fmax|fmin|frexp|ldexp|modf|nextafter|remquo|logb)[fl]?|scalb\w*
     |ilogb|nearbyint|drem|significand|finite|div_t""", re.VERBOSE)
-"""Names of C's library that no function may have."""
-_MACRO = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z]{5,}")  # what a header may define
+"""Names of the C library that no exported function may have."""
+_MACRO = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z]{5,}")  # a name that a header may define as a macro
 
 
 class Parameter(NamedTuple):
-    """A parameter of the function: its name, of what it is one, and whether the function writes to it."""
+    """A parameter of the function: its name, element kind and spec, and whether the function writes to it."""
 
     name: str
     kind: str
@@ -73,7 +73,7 @@ class Parameter(NamedTuple):
 
     @property
     def declaration(self) -> str:
-        """Its declaration in C."""
+        """The declaration in C."""
         element = SCALARS[ELEMENTS[ELEMENTS[self.kind].part or self.kind].stored]
         if self.spec.is_array or self.result or self.kind in COMPLEX:
             return f"{'' if self.result else 'const '}{element} *{self.name}"
@@ -86,7 +86,7 @@ class Parameter(NamedTuple):
 
 
 class Standalone(Function):
-    """Writes the operations of a tape without an object of Python's. Raises ArgumentError for what needs one."""
+    """Emits the operations of a tape without Python objects. Raises ArgumentError for an operation that needs one."""
 
     signals = threads = False
 
@@ -117,7 +117,7 @@ class Standalone(Function):
 
 
 def to_c(tape: Tape, name: str = "") -> CSource:
-    """Return a tape as a function in C; see `Tape.to_c`."""
+    """Return a tape as a C function; see `Tape.to_c`."""
     name = name or (tape.name if tape.name.isidentifier() else "function")
     if not name.isidentifier() or not name.isascii() or name in _WORDS or _FUNCTIONS.fullmatch(name) \
             or _MACRO.fullmatch(name):
@@ -147,7 +147,7 @@ def to_c(tape: Tape, name: str = "") -> CSource:
 
 
 def named(label: str, taken: set[str]) -> str:
-    """Return a name of C's for an argument or a result, which nothing else has."""
+    """Return a unique C name for an argument or a result."""
     name = re.sub(r"\W+", "_", label, flags=re.ASCII).strip("_") or "x"
     while not taken.isdisjoint((name, f"{name}_at")) or _OWN.fullmatch(name) or _MACRO.fullmatch(name) \
             or name[0].isdigit():
@@ -157,7 +157,7 @@ def named(label: str, taken: set[str]) -> str:
 
 
 def _given(f: Function, x: Input, name: str) -> Parameter:
-    """Note what an argument is."""
+    """Bind an input of the tape to a C parameter, which is returned."""
     kind = kind_of(x.spec)
     if kind is None:
         raise ArgumentError(f"{f.tape.name} has no form in C: its argument {x.label} is a {x.spec.type}", None,
@@ -172,8 +172,8 @@ def _given(f: Function, x: Input, name: str) -> Parameter:
 
 def _results(tape: Tape, parts: Any, into: Any, taken: set[str], opened: set[Operation]
              ) -> Iterator[tuple[Parameter, Any]]:
-    """Yield the result parameters, and what is written to each. A pack is written part by part, and a `conform` by its
-    argument with the input's type: these calls are added to `opened` and not computed.
+    """Yield the result parameters, each with the value to write to it. A pack is written part by part, and a `conform`
+    by its argument with the input's type: these calls are added to `opened` and not computed.
     """
     inputs: list[Any] = [None, *tape.inputs[1:]] if isinstance(into, ValueAndGradients) else [None] * len(parts)
     taken.discard("value")
@@ -202,7 +202,7 @@ def _leaves(part: Any, label: str, like: Spec | None, taken: set[str], opened: s
 
 
 def _write(f: Standalone, tape: Tape, parameter: Parameter, part: Any) -> None:
-    """Write a result where the caller wants it."""
+    """Write a result to the memory of its parameter."""
     spec = parameter.spec
     if isinstance(part, ZeroTangent):
         part = 0.0
@@ -218,7 +218,7 @@ def _write(f: Standalone, tape: Tape, parameter: Parameter, part: Any) -> None:
 
 
 def _written(name: str, tape: Tape, parameters: list[Parameter], text: CText, size: int) -> CSource:
-    """Return the file and the header."""
+    """Return the C source and its header."""
     declared = ", ".join(parameter.declaration for parameter in parameters) or "void"
     of = tape.name.replace("*/", "")
     told = [f"{name}: {count_of(len(tape), 'operation')} of a tape of {of}", "",

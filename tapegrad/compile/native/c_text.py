@@ -1,7 +1,7 @@
-"""c_text: the instructions of a native function, which are LLVM's, as C.
+"""c_text: prints the LLVM instructions of a native function as C.
 
-Each value is a local variable; blocks are labels, and what a loop carries is assigned before the jump. There are no
-vectors among the values: C compilers make them of the loops.
+Each value becomes a local variable and each block a label; values that a loop carries are assigned before the jump. No
+value is a vector: C compilers vectorise the loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNSIGNED = {"i64": "uint64_t", "i32": "uint32_t", "i8": "uint8_t", "i1": "uint8
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _ARITHMETIC = {"fadd": "+", "fsub": "-", "fmul": "*", "fdiv": "/", "and": "&", "or": "|", "xor": "^", "sdiv": "/",
                "srem": "%", "add": "+", "sub": "-", "mul": "*"}
-_WRAPS = frozenset(["add", "sub", "mul"])  # of integers, which C leaves undefined where they overflow
+_WRAPS = frozenset(["add", "sub", "mul"])  # on integers, whose overflow is undefined in C
 _CASTS = frozenset(["trunc", "zext", "sext", "fptosi", "sitofp", "uitofp", "fpext", "fptrunc"])
 _OPPOSITE = {"lt": ">=", "le": ">", "gt": "<=", "ge": "<"}
 _INTRINSICS = frozenset(["fabs", "sqrt", "copysign", "floor", "ceil", "trunc", "rint"])
@@ -44,11 +44,11 @@ static void tapegrad_{name}(int order, int turn_a, int turn_b, int64_t m, int64_
 
 
 class NoC(Exception):
-    """There is no C for an instruction."""
+    """An instruction has no form in C."""
 
 
 def split(text: str) -> list[str]:
-    """Split at commas that stand in no bracket.
+    """Split at commas outside brackets.
 
     >>> split("double %a, { double, double } %b")
     ['double %a', '{ double, double } %b']
@@ -63,14 +63,14 @@ def split(text: str) -> list[str]:
 
 
 def typed(text: str) -> tuple[str, str]:
-    """Split a type from what follows it."""
+    """Split a type from the text that follows it."""
     found = _TYPE.match(text)
     assert found is not None, text
     return found[0], text[found.end():].strip()
 
 
 def number(text: str, t: str) -> str:
-    """Write a constant of a scalar type.
+    """Return a constant of a scalar type in C.
 
     >>> number("0x3FF8000000000000", "double"), number("true", "i1"), number("-9223372036854775808", "i64")
     ('1.5', '1', '(-INT64_C(9223372036854775807) - 1)')
@@ -90,7 +90,7 @@ def number(text: str, t: str) -> str:
 
 
 class CText:
-    """A function in C, from the instructions of an emitter: its `types`, `helpers`, `tables`, `locals` and `lines`."""
+    """A C function, from the instructions of an emitter: its `types`, `helpers`, `tables`, `locals` and `lines`."""
 
     def __init__(self, emitter: Emitter, before: Sequence[str]) -> None:
         self.types: dict[str, str] = {}
@@ -114,7 +114,7 @@ class CText:
         self.lines.append(f"{text};")
 
     def type(self, t: str) -> str:
-        """Return C's name of a type."""
+        """Return the C name of a type."""
         if t in SCALARS:
             return SCALARS[t]
         if t not in self.types:
@@ -124,7 +124,7 @@ class CText:
         return self.types[t].rpartition("} ")[2][:-1]
 
     def table(self, text: str) -> str:
-        """Write a table of constants; "" for what is none."""
+        """Return a table of constants in C, "" for other declarations."""
         found = re.fullmatch(r"@(\w+) = internal constant \[(\d+) x (\w+)\] \[(.*)\], align \d+", text)
         if found is None:
             return ""
@@ -133,8 +133,7 @@ class CText:
         return f"static const {SCALARS[t]} {name}[{n}] = {{{values}}};"
 
     def phis(self, text: Sequence[str]) -> dict[str, list[tuple[str, str, dict[str, str]]]]:
-        """Return, by block, what is carried into it: the name, the type, and the value by the block that it comes of.
-        """
+        """Return the values carried into each block: name, type, and the value for each preceding block."""
         found: dict[str, list[tuple[str, str, dict[str, str]]]] = {}
         block = "start"
         for line in map(str.strip, text):
@@ -150,7 +149,7 @@ class CText:
     # -- values
 
     def value(self, text: str, t: str) -> str:
-        """Write an operand."""
+        """Return an operand in C."""
         if text.startswith("%"):
             return text[1:]
         if text.startswith("@"):
@@ -167,7 +166,7 @@ class CText:
     # -- lines
 
     def line(self, line: str) -> None:
-        """Write one line."""
+        """Translate one line."""
         if not line:
             return
         if line.endswith(":"):
@@ -195,7 +194,7 @@ class CText:
             raise NoC(word)
 
     def statement(self, line: str) -> None:
-        """Write an instruction without a value."""
+        """Translate an instruction without a value."""
         word, _, rest = line.partition(" ")
         if word == "br":
             jumps = re.findall(r"label %(\w+)", rest)
@@ -208,7 +207,7 @@ class CText:
                 self.lines.append("} else {")
                 self.jump(jumps[1])
                 self.lines.append("}")
-        elif word == "store" and rest.startswith("volatile"):  # of what nobody uses
+        elif word == "store" and rest.startswith("volatile"):  # of an unused value
             pass
         elif word == "store":
             (t, x), (_, at) = map(typed, split(rest)[:2])
@@ -219,13 +218,13 @@ class CText:
             raise NoC(word)
 
     def jump(self, label: str) -> None:
-        """Go to a block, with what it carries."""
+        """Jump to a block after assigning the values that it carries."""
         for name, t, sources in self.carried.get(label, ()):
             self.put(f"{name}_next = {self.value(sources[self.block], t)}")
         self.put(f"goto {label}")
 
     def at(self, pointer: str, t: str) -> str:
-        """Write what lies at an address."""
+        """Return the C expression for the value at an address."""
         c = self.type(t)
         return f"*({c}*){pointer}" if c.endswith("*") else f"*({c} *){pointer}"
 
@@ -311,7 +310,7 @@ class CText:
     # -- calls
 
     def _call(self, name: str, rest: str) -> None:
-        """Write a call, of an intrinsic of LLVM's, of libm, or of a product of matrices."""
+        """Translate a call of an LLVM intrinsic, of a libm function, or of a matrix product."""
         t, rest = typed(rest)
         found = re.fullmatch(r"@([\w.]+)\((.*)\)", rest)
         if found is None:
@@ -336,7 +335,7 @@ class CText:
             raise NoC(kind)
 
     def library(self, name: str, t: str, function: str, args: Sequence[str]) -> None:
-        """Write a call of a function of libm, or of a product of matrices."""
+        """Translate a call of a libm function or a matrix product."""
         if function in ("tapegrad_dgemm", "tapegrad_sgemm"):
             kind = "double" if function.endswith("dgemm") else "float"
             self.helpers[PRODUCT.format(name=function[9:], type=kind)] = None

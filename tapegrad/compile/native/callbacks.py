@@ -1,7 +1,6 @@
-"""callbacks: calls into Python within a loop of native code, of ops that have none.
+"""callbacks: calls into Python from a loop of native code, for ops without native code.
 
-What a call is given are new objects in each run, released behind it; its results are copied into memory of the
-function's own.
+Each run creates new argument objects and releases them after the call; results are copied into the function's memory.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 
 
 def call_back(f: Function, op: Operation) -> None:
-    """Write a call into Python. Raises Unlowered for what is no call of an op on numbers and arrays."""
+    """Emit a call into Python. Raises Unlowered unless it is a call of an op on numbers and arrays."""
     if not isinstance(op, Call) or type(op.fn) is not Op or f.lanes.batch:
         raise Unlowered("Python in a loop")
     parts = op.spec.parts if op.spec.type is tuple else None
@@ -50,7 +49,7 @@ def call_back(f: Function, op: Operation) -> None:
 
 
 def _alone(op: Call) -> tuple[Tape, list[Operation]]:
-    """Return a tape of one call, and what it is given."""
+    """Return a tape of one call, and the operations that are its inputs."""
     tape, at, given = Tape(None, "callback"), dict[Operation, Any](), list[Operation]()
     for x in dict.fromkeys(operands(op)):
         if isinstance(x, Constant):
@@ -64,7 +63,7 @@ def _alone(op: Call) -> tuple[Tape, list[Operation]]:
 
 
 def _object(f: Function, x: Operation) -> str:
-    """Return a value as an object: a new one, unless it was given to all runs as one."""
+    """Return a value as an object: a new one, unless it entered the loop as an object."""
     found = f.cache.get(("object", x)) or f.value(x)
     if isinstance(found, Object):
         return found.ir
@@ -79,7 +78,7 @@ def _object(f: Function, x: Operation) -> str:
 
 
 def _read(f: Function, pointer: str, spec: Spec, op: Operation | None = None) -> Value:
-    """Return a result, which lies in memory of the function's own if it is a long array."""
+    """Return a result as a native value; a long array is copied into the function's memory."""
     if number_kind(spec) is not None:
         return f.unboxed(pointer, spec.type)
     kind: Any = element_kind(spec)

@@ -1,9 +1,9 @@
-"""disk_cache: machine code that an earlier process has made, in a folder of the user's.
+"""disk_cache: machine code compiled by earlier processes, in a folder of the user.
 
-`TAPEGRAD_CACHE` names the folder; empty, there is none. Without it the folder is `tapegrad` in `XDG_CACHE_HOME`, or in
-`~/.cache`. A file is named after all that its content depends on, begins with the hash of the rest, and is written
-under another name first: one that is damaged, cut short or written by two processes at once is never linked. A folder
-that others may write to is not used.
+`TAPEGRAD_CACHE` names the folder; if it is empty, nothing is cached. By default the folder is `tapegrad` in
+`XDG_CACHE_HOME`, or in `~/.cache`. A file name is the hash of all that the content depends on. The file begins with a
+hash of its data, and is written under a temporary name first, so that a damaged, truncated or concurrently written file
+is never linked. A folder that others may write to is not used.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-FILES = 2_000  # at most: the oldest are removed
+FILES = 2_000  # at most; beyond that the oldest are removed
 HASH = 32  # bytes
 
 
 def folder() -> Path | None:
-    """Return the folder, made where it is not there; None where there is none, or it is not the user's alone."""
+    """Return the cache folder, created if missing; None if there is none, or others may write to it."""
     named = os.environ.get("TAPEGRAD_CACHE")
     if named == "" or not hasattr(os, "getuid"):
         return None
@@ -36,12 +36,12 @@ def folder() -> Path | None:
 
 
 def key_of(*parts: str) -> str:
-    """Return the name of a file from all that its content depends on."""
+    """Return a file name: the hash of all that its content depends on."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def load(key: str) -> bytes | None:
-    """Return what was saved under a name; None where nothing was, or it is not as it was written."""
+    """Return the data saved under a key; None if it is missing or damaged."""
     path = folder()
     if path is None:
         return None
@@ -54,7 +54,7 @@ def load(key: str) -> bytes | None:
 
 
 def save(key: str, data: bytes) -> None:
-    """Save something under a name; where that fails, there is nothing."""
+    """Save data under a key; failures are ignored."""
     path = folder()
     if path is None:
         return
@@ -71,7 +71,7 @@ def save(key: str, data: bytes) -> None:
 
 
 def _prune(path: Path) -> None:
-    """Remove the oldest files where there are too many."""
+    """Remove the oldest files if there are too many."""
     names = os.listdir(path)
     if len(names) <= FILES:
         return

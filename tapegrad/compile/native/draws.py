@@ -1,4 +1,4 @@
-"""draws: random numbers in native code: drawn once in a call, also where machine code leaves it afterwards."""
+"""draws: random numbers in native code, drawn once in a call even if native code bails out afterwards."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tapegrad.tape.spec import absent
 from tapegrad.tape.tape import Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk
 
-MOST = 1 << 24  # bytes that a call draws: all are kept until it returns
+MOST = 1 << 24  # bytes drawn in a call, at most: all are kept until it returns
 
 
 def raises(op: Operation) -> bool:
-    """True for a call of a sweep that raises also where it is written for NumPy's numbers, as `Rest` does."""
+    """Return whether a call raises even in `calm` code, which `Rest` runs: there NumPy computes nan or inf instead."""
     return may_raise(op) and not is_calm(op)
 
 
 class Drawing:
-    """Draws numbers: a function of what a tape is given, `given` there, to a tuple of what it returns. The last item of
-    that gives them back, if NumPy's warnings are errors now.
+    """Draws all random numbers of a call: a function of the tape's inputs, ordered as `given`. The last item of its
+    result restores the generators; it is None unless NumPy warnings are errors.
     """
 
     def __init__(self, tape: Tape, given: Sequence[Operation], sources: Sequence[Any]) -> None:
@@ -36,7 +36,6 @@ class Drawing:
         self.sources = [x.val if isinstance(x, Constant) else x for x in sources]
 
     def compiled(self) -> Callable[..., Any]:
-        """Return it as a function."""
         draw_all, places = compile_tape(self.tape, checks=False), [*zip(self.at, self.sources)]
 
         def drawn(*args: Any) -> tuple[Any, ...]:
@@ -46,15 +45,15 @@ class Drawing:
 
 
 class Rest:
-    """What a call computes once its numbers are drawn, as straight-line Python: where machine code leaves then, it goes
-    on with these.
+    """The rest of a call after its random numbers are drawn, as straight-line Python: if native code bails out, this
+    code continues with the same numbers.
     """
 
     def __init__(self, tape: Tape, draws: Sequence[Operation], made: Sequence[Operation]) -> None:
         self.tape, self.draws, self.made, self._function = tape, draws, made, None
 
     def __call__(self, drawn: tuple[Any, ...], straight: Any) -> Callable[..., Any]:
-        """Return what makes the call; `straight` is what makes it where nothing is drawn."""
+        """Return the function that finishes the call; `straight` is the fallback for a call that has drawn nothing."""
         return partial(self._finish, drawn, straight)
 
     def _finish(self, drawn: tuple[Any, ...], straight: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -70,7 +69,7 @@ class Rest:
             return straight(*args, **kwargs) if callable(straight) else straight
 
     def _after(self) -> Tape:
-        """Return the tape with what was drawn as its last inputs."""
+        """Return the tape with the drawn numbers as its last inputs."""
         walk = Walk(self.tape)
         for x in self.tape.inputs:
             walk.keep(x)
@@ -85,11 +84,11 @@ class Rest:
 
 
 def set_back(give_back: Callable[[], None], straight: Any) -> Any:
-    """Give back what was drawn; return what makes the call where nothing is drawn."""
+    """Restore the generators and return the fallback for a call that has drawn nothing."""
     give_back()
     return straight
 
 
 def held(*sources: Any) -> Callable[[], None]:
-    """Return what sets random generators back to the states that they have now."""
+    """Return a function that restores the current states of random generators."""
     return hold(sources)

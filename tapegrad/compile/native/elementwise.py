@@ -1,4 +1,4 @@
-"""elementwise: calls that compute element by element, on numbers and small arrays."""
+"""elementwise: elementwise calls on numbers and small arrays."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tapegrad.rules.op import Op
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call
 
-MANY = 4  # numbers, from which on a function of vectors is faster than as many calls
+MANY = 4  # numbers from which a vectorised function is faster than scalar calls
 
 
 def lower_elementwise(f: Function, op: Call) -> Value:
-    """Write a call whose value is a number or a small array."""
+    """Emit a call whose value is a number or a small array."""
     y = op.spec
     kind, at = number_kind(y) or (element_kind(y) if f.is_small(y) else None), computing_kind(op)
     if kind is None or at is None or y.type is complex:
@@ -49,10 +49,10 @@ def lower_elementwise(f: Function, op: Call) -> Value:
 
 
 def computing_kind(op: Call) -> str | None:
-    """Return the kind of numbers that a call computes with, None where there is no native code for it.
+    """Return the kind of number in which a call computes, None if it has no native code.
 
-    It is that of the result, except where this is a bool, or a part of a complex number: then NumPy's promotion of the
-    arguments says it, in which Python's numbers give way.
+    It is the kind of the result, unless that is a bool or a part of a complex number: then NumPy's promotion of the
+    arguments decides, in which Python numbers are weak.
     """
     row, y, args = row_of(op.fn), op.spec, op.args[:arity(op.fn)]
     kind: str | None = kind_of(y)
@@ -76,17 +76,17 @@ def computing_kind(op: Call) -> str | None:
 
 
 def row_of(fn: Op) -> Lowering:
-    """Return the row of an op; a change of type is none to a number of that type."""
+    """Return the lowering of an op; `astype` to the same kind is `positive`."""
     return ROWS[ops.positive if fn is ops.astype else fn]
 
 
 def arity(fn: Op) -> int:
-    """The number of arguments that are numbers."""
+    """Return the maximal number of numeric arguments."""
     return 1 if fn in SAME or fn is ops.astype else 3
 
 
 def stretched(x: Elements, shape: tuple[int, ...]) -> list[str]:
-    """Return the elements of a small array that is broadcast to a shape."""
+    """Return the elements of a small array broadcast to a shape."""
     if x.shape == shape:
         return list(x.parts)
     places = np.broadcast_to(np.arange(len(x.parts)).reshape(x.shape), shape)
@@ -94,7 +94,7 @@ def stretched(x: Elements, shape: tuple[int, ...]) -> list[str]:
 
 
 def computed(f: Function, op: Call, kind: str, kinds: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Write a call for each of some rows of arguments."""
+    """Emit a call once for each row of arguments."""
     row, wanted = row_of(op.fn), [kind] * len(kinds)
     if op.fn is ops.where:
         wanted[0] = "b"
@@ -108,7 +108,7 @@ def computed(f: Function, op: Call, kind: str, kinds: Sequence[str], rows: Seque
     if op.fn is ops.pow:
         return [power(f, op, kind, *texts) for texts in columns]
     if op.fn is ops.divide and op.spec.is_python:
-        for texts in columns:  # Python divides nothing by 0, not even inf
+        for texts in columns:  # Python raises for division by 0, even of inf
             if not written(texts[1]):
                 f.require(f.op(f"fcmp une double {texts[1]}, {literal(0.0, 'f')}"))
     if op.fn.__name__ in VECTORS and kind in FLOATS and len(columns) >= MANY and not f.lanes.batch \
@@ -118,7 +118,7 @@ def computed(f: Function, op: Call, kind: str, kinds: Sequence[str], rows: Seque
 
 
 def power(f: Function, op: Call, kind: str, x: str, y: str) -> str:
-    """Write a power: a small one as NumPy and Python do."""
+    """Emit a power; special exponents (2, 1, 0.5) as NumPy and Python compute them."""
     exponent = op.args[1]
     if type(exponent) in (int, float):
         if exponent == 2:
@@ -133,7 +133,7 @@ def power(f: Function, op: Call, kind: str, x: str, y: str) -> str:
 
 
 def in_vectors(f: Function, row: Lowering, columns: Sequence[Sequence[str]], kind: str) -> list[str]:
-    """Write calls of a function of vectors; the last vector repeats its last number."""
+    """Emit calls of a vectorised function; the last vector is padded with its last number."""
     lanes, found = f.target.lanes.wide(kind), list[str]()
     t, register = lanes.type(kind), f.lanes.type(kind)
     for start in range(0, len(columns), lanes.width):
@@ -152,7 +152,7 @@ def in_vectors(f: Function, row: Lowering, columns: Sequence[Sequence[str]], kin
 
 
 def integer(f: Function, op: Call) -> Number:
-    """Write arithmetic of integers, Python's or NumPy's numbers; leave where it does not fit their bits."""
+    """Emit arithmetic on integers, Python's or NumPy scalars; bail out on overflow."""
     kind: Any = number_kind(op.spec)
     if any(number_kind(spec_of(arg)) != kind for arg in op.args) or op.fn not in (*BARE, ops.negative, *SAME):
         raise Unlowered("integers")

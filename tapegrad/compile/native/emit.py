@@ -1,6 +1,6 @@
 """emit: the text of one LLVM function, instruction by instruction.
 
-It is written as LLVM's textual form: explicit, and the same for all versions of llvmlite. Nothing in it is an address.
+LLVM's textual form is explicit, and the same for all versions of llvmlite. It contains no addresses.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Mark = tuple[int, str, int]
 
 
 class Lanes(NamedTuple):
-    """How many numbers are computed at once: 1, or a vector of them; whether there is a library of functions of
-    vectors; and whether what is written stands in the loop of a batch, once for all of its rows.
+    """How many numbers are computed at once (1, or the width of a vector), whether a library of vectorised functions is
+    available, and whether the code is the body of a batch loop, written once for all rows.
     """
 
     width: int = 1
@@ -29,7 +29,7 @@ class Lanes(NamedTuple):
     batch: bool = False
 
     def type(self, kind: str) -> str:
-        """LLVM's type of so many numbers of a kind."""
+        """Return the LLVM type of `width` numbers of a kind."""
         element = ELEMENTS[kind]
         if self.width == 1:
             return element.register
@@ -37,18 +37,18 @@ class Lanes(NamedTuple):
             else f"<{self.width} x {element.register}>"
 
     def suffix(self, kind: str) -> str:
-        """What names of LLVM's intrinsics end in."""
+        """Return the type suffix of LLVM intrinsics."""
         return ("" if self.width == 1 else f"v{self.width}") + ELEMENTS[kind].suffix
 
     def constant(self, x: Any, kind: str) -> str:
-        """Write a constant."""
+        """Return a constant in LLVM IR."""
         if kind in COMPLEX:
             part = ELEMENTS[kind].part
             return f"{{ {', '.join(f'{self.type(part)} {self.constant(y, part)}' for y in (x.real, x.imag))} }}"
         return literal(x, kind) if self.width == 1 else f"splat ({ELEMENTS[kind].register} {literal(x, kind)})"
 
     def wide(self, kinds: Iterable[str]) -> Lanes:
-        """Return the lanes of a loop over numbers of these kinds, given those of float64."""
+        """Return the lanes for a loop over numbers of these kinds; `self` are those for float64."""
         narrow = self.width > 1 and all(itemsize(kind) < 8 for kind in kinds)
         return self._replace(width=self.width * 2) if narrow else self
 
@@ -57,7 +57,7 @@ ONE = Lanes()
 
 
 def literal(x: Any, kind: str) -> str:
-    """Write a constant that is no complex number.
+    """Return a constant that is not complex in LLVM IR.
 
     >>> literal(1.0, "f"), literal(True, "b")
     ('0x3FF0000000000000', 'true')
@@ -69,7 +69,7 @@ def literal(x: Any, kind: str) -> str:
 
 
 def written(text: str) -> Any:
-    """Return the number that a constant was written of, None for a register or a complex number.
+    """Return the number that a constant represents, None for a register or a complex number.
 
     >>> written(Lanes(8).constant(1.5, "s")), written(ONE.constant(True, "b")), written("%v1")
     (1.5, True, None)
@@ -83,30 +83,30 @@ def written(text: str) -> Any:
 
 
 def aligned(kind: str) -> int:
-    """Return to how many bytes numbers of a kind are aligned."""
+    """Return the alignment of numbers of a kind, in bytes."""
     return min(itemsize(ELEMENTS[kind].part or kind), 8)
 
 
 class Emitter:
-    """Appends instructions to one function; each value is named once."""
+    """Appends instructions to one function; each value is assigned once."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.declared: dict[str, None] = {}  # declarations and constants beside the function, in order
-        self.stacked: list[str] = []  # memory of its own, taken where it begins
+        self.stacked: list[str] = []  # stack memory, allocated at the function's entry
         self.block = "%start"
-        self.lanes = ONE  # how many numbers each instruction that is written computes
-        self.slots = 0  # objects that the function holds references to
+        self.lanes = ONE  # numbers that each emitted instruction computes
+        self.slots = 0  # number of objects that the function holds references to
         self._count = 0
 
-    # -- going back where a call turns out to have no native code
+    # -- backtracking, when a call turns out to have no native code
 
     def mark(self) -> Mark:
-        """Return where the text ends."""
+        """Return the end of the text so far."""
         return len(self.lines), self.block, self.slots
 
     def back_to(self, mark: Mark) -> None:
-        """Drop what was appended since a mark."""
+        """Drop the text after a mark."""
         del self.lines[mark[0]:]
         _, self.block, self.slots = mark
 
@@ -117,12 +117,12 @@ class Emitter:
         self.lines.append(f"  {text}")
 
     def is_small(self, x: Spec) -> bool:
-        """True for an array whose elements are held in registers: within a batch that of every row."""
+        """Return whether an array's elements are held in registers; within a batch, those of each row."""
         return is_small(x) or (self.lanes.batch and element_kind(x) is not None and x.size <= TABLE)
 
     def opaque(self, x: str, kind: str, lanes: Lanes) -> str:
-        """Return a vector that LLVM knows nothing of: it would put other numbers in the stead of those that are not
-        chosen or stored, and computing with these may set flags of the processor's, or set none where they should be.
+        """Return a vector that LLVM cannot analyse. LLVM would otherwise replace lanes that are not selected or stored,
+        and computing with the replacements may set or omit floating-point exception flags.
         """
         t, letter = lanes.type(kind), "v" if lanes.width * itemsize(kind) == 64 else "x"
         return self.op(f'call {t} asm "", "={letter},0"({t} {x})')
@@ -139,11 +139,11 @@ class Emitter:
         return f"%{hint}{self._count}"
 
     def declare(self, text: str) -> None:
-        """Declare a function, or a constant, beside this function."""
+        """Declare a function or a constant in the module."""
         self.declared[text] = None
 
     def stack(self, size: int) -> str:
-        """Return memory of the function's own."""
+        """Return stack memory."""
         name = self.fresh("stack")
         self.stacked.append(f"  {name} = alloca [{max(size, 8)} x i8], align 64")
         return name
@@ -162,7 +162,7 @@ class Emitter:
         return f"@table{self._count}"
 
     def at(self, pointer: str, offset: int | str) -> str:
-        """Return a pointer so many bytes further."""
+        """Return a pointer plus an offset in bytes."""
         return pointer if offset == 0 else self.op(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
     def times(self, number: str, factor: int) -> str:
@@ -179,7 +179,7 @@ class Emitter:
 
     @contextmanager
     def computing(self, lanes: Lanes) -> Iterator[None]:
-        """Write what computes so many numbers at once."""
+        """Emit code for these lanes meanwhile."""
         before, self.lanes = self.lanes, lanes
         try:
             yield
@@ -187,12 +187,12 @@ class Emitter:
             self.lanes = before
 
     def load(self, kind: str, at: str) -> str:
-        """Read one number."""
+        """Load one number."""
         text = self.op(f"load {ELEMENTS[kind].stored}, ptr {at}, align {aligned(kind)}")
         return self.op(f"trunc i8 {text} to i1") if kind == "b" else text
 
     def store(self, kind: str, text: str, at: str) -> None:
-        """Write one number."""
+        """Store one number."""
         text = self.op(f"zext i1 {text} to i8") if kind == "b" else text
         self.put(f"store {ELEMENTS[kind].stored} {text}, ptr {at}, align {aligned(kind)}")
 
@@ -202,14 +202,14 @@ class Emitter:
         return self.op(f"extractvalue {t} {z}, 0"), self.op(f"extractvalue {t} {z}, 1")
 
     def complex(self, parts: Sequence[str], kind: str) -> str:
-        """Return a complex number of its parts."""
+        """Return a complex number from its parts."""
         t, part = self.lanes.type(kind), self.lanes.type(ELEMENTS[kind].part)
         first = self.op(f"insertvalue {t} poison, {part} {parts[0]}, 0")
         return self.op(f"insertvalue {t} {first}, {part} {parts[1]}, 1")
 
     def by_parts(self, kind: str, write: Callable[..., str], *xs: str) -> str:
-        """Write what is done to both parts of complex numbers alike, and to other numbers as they are: `write` is given
-        the kind of the parts.
+        """Apply `write` to the real and the imaginary parts separately, or to real numbers directly; its first argument
+        is the kind of the parts.
         """
         if kind not in COMPLEX:
             return write(kind, *xs)
@@ -217,14 +217,14 @@ class Emitter:
         return self.complex([write(ELEMENTS[kind].part, *each) for each in pairs], kind)
 
     def select(self, condition: str, kind: str, x: str, y: str) -> str:
-        """Return one of two numbers."""
+        """Return one of two numbers, by a condition."""
         def write(kind: str, x: str, y: str) -> str:
             t = self.lanes.type(kind)
             return self.op(f"select {self.lanes.type('b')} {condition}, {t} {x}, {t} {y}")
         return self.by_parts(kind, write, x, y)
 
     def convert(self, ir: str, kind: str, to: str) -> str:
-        """Return a number as one of another kind; as a bool whether it is not 0."""
+        """Return a number converted to another kind; to a bool: whether it is nonzero."""
         value = written(ir)
         if kind == to:
             return ir
@@ -260,18 +260,18 @@ class Emitter:
         self.block = label
 
     def require(self, condition: str, otherwise: str = "%no") -> None:
-        """Leave for a block unless a condition holds."""
+        """Jump to a block unless a condition holds."""
         go_on = self.fresh("ok")
         self.put(f"br i1 {condition}, label {go_on}, label {otherwise}")
         self.begin(go_on)
 
     def loop(self, count: int | str, first: Sequence[tuple[str, str]],
              body: Callable[[str, list[str]], Sequence[str]], step: int = 1) -> list[str]:
-        """Append a loop; return what it carries at the end. One that is known to run never is not written: in what is
-        written the condition stands at the end.
+        """Append a loop and return its carried values at the end. A loop known not to run is omitted: the emitted loop
+        tests its condition at the end.
 
-        `first` are types and first values of what is carried, `body` is given the counter and what is carried, and
-        returns its new values.
+        `first` lists types and initial values of the carried values; `body` maps the counter and the carried values to
+        their new values.
         """
         if count == 0:
             return [text for _, text in first]

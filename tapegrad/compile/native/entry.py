@@ -1,7 +1,7 @@
-"""entry: the native function of a tape: how it is called, and what it returns.
+"""entry: the native function of a tape: argument checks, operations, and results.
 
-Its `self` is the tuple of the objects that the code reaches; the first is the straight-line function, which makes the
-call where native code leaves.
+Its `self` is the tuple of the objects that the code uses; the first is the fallback, the straight-line function that is
+called if native code bails out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tapegrad.compile.native.batches
 import tapegrad.compile.native.loops
 import tapegrad.compile.native.memory
 import tapegrad.compile.native.products
-import tapegrad.compile.native.small  # noqa: F401  (what each puts into the table of lowerings)
+import tapegrad.compile.native.small  # noqa: F401  (each fills the table of lowerings)
 from tapegrad import ops
 from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
 from tapegrad.compile.groups import ungrouped
@@ -40,7 +40,7 @@ from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.signature import ValueAndGradients
 
 LEFT = object()
-"""What a function that has no fallback returns where native code leaves."""
+"""The value that a function without fallback returns when native code bails out."""
 
 
 class Unpaid(Exception):
@@ -48,19 +48,18 @@ class Unpaid(Exception):
 
 
 class Entry:
-    """Writes the function of one tape: `guards`, where there are any, are checked first."""
+    """Emits the function of one tape; it checks the `guards` first, if there are any."""
 
     def __init__(self, tape: Tape, plan: Plan, guards: Guards | None) -> None:
         self.tape, self.guards, self.f = tape, guards, Function(tape, plan, machine().target)
-        self.f.objects.place(object())  # in the place of the fallback
+        self.f.objects.place(object())  # placeholder for the fallback
         self.f.objects.place(LEFT)
         self.f.objects.place(Exception)  # see `tapegrad_leave`
         self.undo: tuple[Any, Any] | None = None  # see `draw` and `hold`
-        self.returned: set[Operation] = set()  # arrays of the function's own, which need no copy
+        self.returned: set[Operation] = set()  # new arrays already returned once, which need a copy if returned again
         self.write()
 
     def write(self) -> None:
-        """Write it."""
         f, leaves = self.f, self.tape.inputs[1:]
         f.put("call void @tapegrad_quiet()")
         if self.guards is not None:
@@ -81,7 +80,7 @@ class Entry:
             if (op is not self.tape.result or into is None) and op not in drawn:
                 f.operation(op)
         f.compute()
-        if f.pending:  # guards, too, that nothing else asks for
+        if f.pending:  # guards too, which have no users
             f.flush()
         inputs = [None, *leaves] if isinstance(into, ValueAndGradients) else [None] * len(parts)
         made = [self.part(part, x) for part, x in zip(parts, inputs)]
@@ -95,10 +94,9 @@ class Entry:
         f.put(f"ret ptr {answer}")
 
     def draw(self, draws: Sequence[Operation]) -> None:
-        """Make all draws. `undo` has the slot of what was drawn, and what makes a call of it where native code leaves.
-        """
+        """Emit all draws. `undo` becomes the slot of their results and the object that continues after bailing out."""
         f = self.f
-        if f.pending:  # guards, which may end the call
+        if f.pending:  # a guard must fail before anything is drawn
             f.flush()
         for op in draws:
             f.put_off(op)
@@ -106,14 +104,15 @@ class Entry:
         self.undo = found.owner, Rest(self.tape, draws, made)
 
     def hold(self) -> None:
-        """Keep the states of the generators that are drawn from: `undo` has their slot, and what sets them back."""
+        """Save the states of the generators drawn from. `undo` becomes their slot and the function that restores them.
+        """
         f, sources = self.f, sources_of(self.tape)
         if sources:
             found = f.invoked(held, [f.boxed(x).ir if isinstance(x, Operation) else f.object(x) for x in sources])
             self.undo = found.owner, set_back
 
     def underflow(self, told: str) -> None:
-        """Ask, where a number was too small, whether the program wants to know."""
+        """On underflow, check in Python that NumPy ignores it."""
         f = self.f
         small, go_on = f.fresh("small"), f.fresh("ok")
         none = f.op(f"icmp eq i32 0, {f.op(f'and i32 {told}, {UNDERFLOW}')}")
@@ -125,7 +124,7 @@ class Entry:
         f.begin(go_on)
 
     def leaf(self, x: Input, pointer: str, arguments: Arguments) -> None:
-        """Check an argument's type, and take what it holds."""
+        """Check the type of an argument, and bind its value."""
         f, kind = self.f, type(x.val) if not hasattr(x.val, "spec") else x.spec.type
         if x.spec.is_array:
             f.check_array(pointer, x.spec.dtype, x.spec.shape)
@@ -141,7 +140,7 @@ class Entry:
         f.env[x] = Object(pointer, None)
 
     def check_layout(self, pointer: str, x: Input) -> None:
-        """Leave unless an array of several axes lies as the recorded one did: results lie as their arguments do."""
+        """Bail out unless an array of several axes has the recorded layout, on which the layout of results depends."""
         f, spec = self.f, x.spec
         if spec.ndim < 2 or spec.strides is None or not spec.size:
             return
@@ -155,7 +154,7 @@ class Entry:
                 f.require(f.op(f"icmp eq i64 {step}, {f.op(f'load i64, ptr {f.at(steps, 8 * axis)}')}"))
 
     def part(self, part: Any, x: Input | None) -> str:
-        """Return a new reference, in a slot, to a part of the result; that of a gradient has its input's type."""
+        """Return a new reference, held in a slot, to a part of the result; a gradient gets its input's type."""
         f, kind = self.f, spec_of(part).type
         if x is not None:
             kind = (float if x.spec.type in (float, int, bool) else np.float64 if x.spec.type is np.float64
@@ -176,19 +175,19 @@ class Entry:
             if part not in self.returned and (x is None or kind is np.ndarray):
                 self.returned.add(part)
                 return made
-        elif isinstance(value, Array):  # a view, which Python makes again
+        elif isinstance(value, Array):  # a view, which Python computes again
             del f.env[part]
             f.pending[part] = None
         return self.passed(f.boxed(part).ir, x)
 
     def passed(self, pointer: str, x: Input | None) -> str:
-        """Have Python make a part of the result of an object: memory of its own, and an input's type."""
+        """Convert a result in Python: to memory of its own, and for a gradient to its input's type."""
         f = self.f
         fn = own if x is None else Conformed(x.spec.sample() if x.spec.has_sample else x.val)
         return f.invoked(fn, [pointer]).ir
 
     def nested(self, nest: Nest, made: list[str]) -> str:
-        """Return a nest of parts, which is in a slot as they are."""
+        """Return a nest of parts, held in a slot like them."""
         f = self.f
         if not isinstance(nest, Nested):
             return f.object(None) if nest is None else made[nest]
@@ -204,7 +203,7 @@ class Entry:
             found = self.sequence("List", parts)
         elif nest.make is tuple:
             found = self.sequence("Tuple", parts)
-        elif isinstance(nest.make, type):  # of named tuples
+        elif isinstance(nest.make, type):  # a named tuple class
             found = self.made(tuple.__new__, [f.object(nest.make), self.sequence("Tuple", parts)])
         else:
             found = self.made(nest.make, parts)
@@ -220,7 +219,7 @@ class Entry:
         return found
 
     def made(self, make: Any, parts: list[str]) -> str:
-        """Return what a function makes of parts."""
+        """Return the result of calling a function on parts."""
         f = self.f
         for number, part in enumerate(parts):
             f.put(f"store ptr {part}, ptr {f.at('%scratch', 8 * number)}")
@@ -229,7 +228,7 @@ class Entry:
                            "ptr null)")).ir
 
     def table(self, keys: Sequence[Any], parts: list[str]) -> str:
-        """Return a dict of parts: a copy of one with these keys, which has room for them."""
+        """Return a dict of parts, as a copy of a dict with these keys, which has room for them."""
         f = self.f
         table = f.held(f.op(f"call ptr @PyDict_Copy(ptr {f.object(dict.fromkeys(keys))})")).ir
         for key, part in zip(keys, parts):
@@ -238,7 +237,7 @@ class Entry:
         return table
 
     def text(self) -> str:
-        """Return the module."""
+        """Return the LLVM module."""
         f = self.f
         size, places = f.arena()
         arena = [f"  %arena = call ptr @aligned_alloc(i64 {ALIGN}, i64 {size})",
@@ -263,7 +262,7 @@ class Entry:
             "  ret ptr %answer", "}"])
 
     def left(self) -> list[str]:
-        """Return the lines that take what was drawn out of its slot, and find what is asked then."""
+        """Return the lines that take the drawn numbers from their slot and load the object that continues."""
         if self.undo is None:
             return ["  %after = bitcast ptr null to ptr", "  %drawn = bitcast ptr null to ptr"]
         slot, after = self.undo
@@ -274,18 +273,18 @@ class Entry:
 
 
 class _Plain:
-    """A class whose objects are nothing but their attributes."""
+    """A class whose objects hold nothing but attributes."""
 
 
 def is_plain(cls: type) -> bool:
-    """True for a class whose objects need no more to be made than memory."""
+    """Return whether creating an object of a class only allocates memory."""
     return (shows_its_dict(cls) and not getattr(cls, "__abstractmethods__", None)
             and (cls.__basicsize__, cls.__itemsize__) == (_Plain.__basicsize__, _Plain.__itemsize__)
             and all(base is object or base.__flags__ & HEAP for base in cls.__mro__))
 
 
 class Conformed:
-    """Makes a cotangent one of an input's type."""
+    """Converts a cotangent to an input's type."""
 
     def __init__(self, x: Any) -> None:
         self.x = x
@@ -296,23 +295,23 @@ class Conformed:
 
 
 def own(x: Any) -> Any:
-    """Return a copy of an array, and other values as they are."""
+    """Return a copy of an array, other values unchanged."""
     return x.copy(order="K") if isinstance(x, np.ndarray) else x
 
 
 def same(part: Any, x: Input) -> bool:
-    """True for a cotangent that is an array of its input's shape and dtype."""
+    """Return whether a cotangent is an array with its input's shape and dtype."""
     of, given = x.spec, spec_of(part)
     return of.is_array and given.is_array and of.shape == given.shape and of.dtype == given.dtype
 
 
 def ignores_underflow() -> bool:
-    """Return whether NumPy says nothing of numbers that are too small."""
+    """Return whether NumPy ignores underflow."""
     return np.geterr()["under"] == "ignore"
 
 
 class Compiled(NamedTuple):
-    """The machine code of a tape, and the objects that it reaches."""
+    """The machine code of a tape, and the objects that it uses."""
 
     name: str
     code: Code
@@ -320,11 +319,11 @@ class Compiled(NamedTuple):
     objects: tuple[Any, ...]
 
     def function(self, fallback: Any) -> Any:
-        """Return it as a function; `fallback` makes the calls that it leaves, `LEFT` none."""
+        """Return it as a function; `fallback` makes the calls on which it bails out, or `LEFT` is returned."""
         return python_function(self.name, self.code.address("native"), (fallback, *self.objects[1:], self.code))
 
     def alone(self, conditions: Sequence[Callable[[], bool]]) -> Any:
-        """Return it as a function without fallback, which asks for conditions besides; None where it has no guards."""
+        """Return it as a function without fallback, with further conditions; None if it has no guards to extend."""
         if not conditions:
             return self.function(LEFT)
         if self.guards is None:
@@ -335,9 +334,9 @@ class Compiled(NamedTuple):
 
 
 def compile_native(tape: Tape, fresh: Any) -> Compiled:
-    """Return the machine code of a tape; `fresh` says whether what the program read is the same.
+    """Return the machine code of a tape; `fresh` is the freshness check.
 
-    Raises Unpaid for a tape of which hardly anything becomes machine code.
+    Raises Unpaid for a tape of which little would become machine code.
     """
     plan = Plan(ops.unpacked(tape.result)[0])
     guards = None if fresh is None else Guards(fresh)
@@ -351,7 +350,7 @@ def compile_native(tape: Tape, fresh: Any) -> Compiled:
             plan.refused.add(err.args[0])
     if entry.f.gained <= entry.f.left:
         raise Unpaid
-    text = entry.text()  # which adds to the objects
+    text = entry.text()  # this adds to the objects
     items = [compile_tape(ungrouped(x), checks=False) if isinstance(x, Tape) else x.compiled()
              if isinstance(x, Drawing) else x for x in entry.f.objects.items]
     return Compiled(tape.name, Code(text), guards, tuple(items))

@@ -1,8 +1,8 @@
-"""function: the native code of a tape's operations, and which of them stay in Python.
+"""function: the native code of a tape's operations, and the choice of those that stay in Python.
 
-A call without native code is put off until a value of it is needed. All that has been put off by then becomes one
-Python function, which the native function calls: written as the straight-line code is. A guard that does not hold, an
-error in such a function, a number that overflows: the block `%no`, from where the whole call is made in Python again.
+A call without native code is deferred until one of its values is needed. All operations deferred by then become one
+Python function, written like the straight-line code. If a guard fails, such a function raises or a number overflows,
+native code bails out: it jumps to the block `%no`, which repeats the whole call in Python.
 """
 
 from __future__ import annotations
@@ -48,45 +48,45 @@ from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
 
-LONGEST = 30_000  # lines of a function, which LLVM compiles in a second; what comes then stays in Python
+LONGEST = 30_000  # lines of a function, which LLVM compiles in a second; further calls stay in Python
 
 
 class Function(Emitter):
-    """Writes the operations of one tape."""
+    """Emits the operations of one tape."""
 
-    signals = True  # whether a long loop asks for them
-    threads = True  # whether products may run beside each other
+    signals = True  # whether long loops check for signals
+    threads = True  # whether products may run in parallel
 
     def __init__(self, tape: Tape, plan: Plan, target: Target) -> None:
         super().__init__()
         self.tape, self.plan, self.target, self.objects = tape, plan, target, Objects()
         self.blocks: list[Block] = []
-        self.own: set[Operation] = set()  # whose values lie in memory that was made for them
-        self.views: set[Operation] = set()  # whose values are addresses in others' memory
-        self.now: Any = None  # the call that is being written
-        self._touched: set[Block] = set()  # by the operation that is being written
+        self.own: set[Operation] = set()  # operations whose values lie in memory allocated for them
+        self.views: set[Operation] = set()  # operations whose values are views of others' memory
+        self.now: Any = None  # the call being emitted
+        self._touched: set[Block] = set()  # by the operation being emitted
         self.env: dict[Operation, Value] = {}
-        self.pending: dict[Operation, None] = {}  # calls and guards that are put off
-        self.jobs: list[Job] = []  # products that wait for others, which they may run beside
-        self.homes: dict[Any, Array] = {}  # where an array is to lie that a loop keeps
+        self.pending: dict[Operation, None] = {}  # deferred calls and guards
+        self.jobs: list[Job] = []  # products deferred to run in parallel with others
+        self.homes: dict[Any, Array] = {}  # memory in a loop's rows for arrays that it keeps
         self.cache: dict[tuple[str, Any], Any] = {}
-        self.ranges: dict[str, tuple[int, int]] = {}  # the least and the most that an integer in a register is
-        self.depth, self.runs = 0, 1  # loops around, and how often what is written runs
-        self.gained = 0  # calls that are native code, in all runs, without those that only move elements
+        self.ranges: dict[str, tuple[int, int]] = {}  # bounds of an integer in a register
+        self.depth, self.runs = 0, 1  # enclosing loops, and how often the emitted code runs
+        self.gained = 0  # native calls, counted for all runs, without those that only move elements
         self.left = 0  # calls that stay in Python
-        self.most = 1  # arguments of a call of Python's
+        self.most = 1  # maximal number of arguments of a call into Python
         self._undo: list[Callable[[], Any]] = []
         self.users: dict[Operation, list[Operation]] = {}
         self.note_users(tape)
 
     def note_users(self, tape: Tape) -> None:
-        """Note which operations use which: of a loop's body when the loop is written."""
+        """Record the users of each operation; a loop's body is added when the loop is emitted."""
         for op in tape.ops:
             for arg in operands(op):
                 self.users.setdefault(arg, []).append(op)
 
     def operation(self, op: Operation) -> None:
-        """Write one operation of the tape, or put it off."""
+        """Emit one operation of the tape, or defer it."""
         if op in self.pending or op in self.env or isinstance(op, (Input, Constant)):
             return
         if not self.may_wait(op):
@@ -106,26 +106,26 @@ class Function(Emitter):
             self.end_uses()
 
     def end_uses(self) -> None:
-        """Note where the memory that was touched is used last, as far as is written."""
+        """Extend the lifetimes of the blocks touched by the last operation to the current line."""
         for block in self._touched:
             block.end = len(self.lines)
         self._touched.clear()
 
     def may_wait(self, op: Operation) -> bool:
-        """Return whether products may wait beyond an operation: it needs none of them, and writes to new memory."""
+        """Return whether products may stay deferred beyond an operation: it uses none and writes to new memory."""
         return (op.fn in WAITING or type(op.fn) is Batch) and not any(
             x in self.pending or any(getattr(self.env.get(x), "owner", None) is job.made.owner for job in self.jobs)
             for x in operands(op))
 
     def compute(self) -> None:
-        """Write the products that wait: on several threads where that pays."""
+        """Emit the deferred products, on several threads where that pays off."""
         if self.jobs:
             jobs, self.jobs = self.jobs, []
             write_jobs(self, jobs, self.object(COUNT))
             self.end_uses()
 
     def lower(self, op: Operation) -> None:
-        """Write native code for a call. Raises Unlowered where there is none."""
+        """Emit native code for a call. Raises Unlowered if it has none."""
         assert isinstance(op, Call)
         self.now = op
         if op in self.plan.refused or len(self.lines) > LONGEST:
@@ -137,11 +137,11 @@ class Function(Emitter):
         if write is None:
             raise Unlowered(getattr(op.fn, "__name__", "a function"))
         self.env[op] = made = write(self, op)
-        if isinstance(made, Number) and op not in self.users and may_stop(op):  # the compiler drops what nobody uses
+        if isinstance(made, Number) and op not in self.users and may_stop(op):  # LLVM would drop it
             self.put(f"store volatile {self.lanes.type(made.kind)} {made.ir}, ptr %unused")
 
     def put_off(self, op: Operation) -> None:
-        """Leave a call, or a guard, to Python; of a loop also what takes its results out, which has no other name."""
+        """Defer a call or a guard to Python; for a loop also the calls that read its results."""
         if self.depth:
             raise Unlowered("Python in a loop")
         self.pending[op] = None
@@ -150,7 +150,7 @@ class Function(Emitter):
             self.pending.update(dict.fromkeys(self.users.get(op, ())))
 
     def fetch(self, op: Operation) -> None:
-        """Take back that a call is left to Python: its one user does without."""
+        """Cancel the deferral of a call whose only user does not need its value."""
         del self.pending[op]
         self.left -= 1
 
@@ -160,11 +160,11 @@ class Function(Emitter):
         self._undo.append(again)
 
     def undone(self) -> int:
-        """Return how much there is to undo, for `take_back`."""
+        """Return the length of the undo list."""
         return len(self._undo)
 
     def take_back(self, mark: Mark, undo: int) -> None:
-        """Drop what was written since a mark."""
+        """Drop everything emitted since a mark."""
         self.back_to(mark)
         while len(self._undo) > undo:
             self._undo.pop()()
@@ -172,7 +172,7 @@ class Function(Emitter):
     # -- values
 
     def value(self, x: Any) -> Value:
-        """Return what stands for an argument."""
+        """Return the native value of an argument."""
         if not isinstance(x, Operation):
             kind = constant_kind(x)
             if kind is not None:
@@ -196,7 +196,7 @@ class Function(Emitter):
         return found
 
     def number(self, x: Any) -> Number:
-        """Return a number. Raises Unlowered for an argument that is none."""
+        """Return a number. Raises Unlowered for another value."""
         if number_kind(spec_of(x)) is None:
             raise Unlowered("no number")
         found = self.value(x)
@@ -223,7 +223,7 @@ class Function(Emitter):
         return self.cached("elements", x, lambda: self.loaded(self.array(x)))  # type: ignore[no-any-return]
 
     def array(self, x: Any) -> Array:
-        """Return an array in memory, of a kind that native code reads."""
+        """Return an array in memory, of a kind that native code supports."""
         kind = element_kind(spec_of(x))
         if kind is None:
             raise Unlowered("no array of such numbers")
@@ -235,7 +235,7 @@ class Function(Emitter):
         return found
 
     def cached(self, what: str, x: Any, make: Callable[[], Any]) -> Any:
-        """Return what is made of an operation once."""
+        """Return `make()`, called once for each operation and purpose `what`."""
         key = (what, x)
         if key not in self.cache:
             self.cache[key] = make()
@@ -243,16 +243,16 @@ class Function(Emitter):
         return self.cache[key]
 
     def loaded(self, x: Array) -> Elements:
-        """Read the elements of an array."""
+        """Load the elements of an array."""
         if self.lanes.batch:
             raise Unlowered("memory within a batch")
         places = [sum(i * step for i, step in zip(index, x.strides)) for index in np.ndindex(*x.shape)]
         return Elements(tuple([self.load(x.kind, self.at(x.data, place)) for place in places]), x.shape, x.kind)
 
-    # -- objects of Python's
+    # -- Python objects
 
     def object(self, x: Any) -> str:
-        """Return a pointer to an object that the function is made with."""
+        """Return a pointer to an object that the function is created with."""
         return self.item("%self", self.objects.place(x))
 
     def item(self, pointer: str, number: int) -> str:
@@ -264,23 +264,23 @@ class Function(Emitter):
         return self.op(f"load ptr, ptr {self.at(self.object(np.ascontiguousarray(table, np.int64)), LAYOUT.data)}")
 
     def require_type(self, pointer: str, kind: type) -> None:
-        """Leave unless an object is of a type exactly."""
+        """Bail out unless an object is of exactly this type."""
         found = self.op(f"load ptr, ptr {self.at(pointer, LAYOUT.type)}")
         self.require(self.op(f"icmp eq ptr {found}, {self.object(kind)}"))
 
     def slot(self) -> tuple[int, str]:
-        """Return a new slot for an object: its number and its address."""
+        """Allocate a slot for an object; return its number and address."""
         self.slots += 1
         return self.slots - 1, self.op(f"getelementptr ptr, ptr %slots, i64 {self.slots - 1}")
 
     def held(self, pointer: str) -> Object:
-        """Take a new reference into a slot; leave where there is none."""
+        """Store a new reference in a slot; bail out if it is null."""
         number, address = self.slot()
         self.require(self.op(f"call i1 @tapegrad_hold(ptr {address}, ptr {pointer})"))
         return Object(pointer, number)
 
     def unboxed(self, pointer: str, kind: type) -> Number:
-        """Read a number of a type exactly."""
+        """Unbox a number of exactly this type."""
         if kind in (bool, np.bool_):
             truth = self.op(f"icmp eq ptr {pointer}, {self.object(kind(True))}")
             lie = self.op(f"icmp eq ptr {pointer}, {self.object(kind(False))}")
@@ -295,7 +295,7 @@ class Function(Emitter):
         return Number(number, "i")
 
     def opened(self, x: Object, shape: tuple[int, ...], kind: str) -> Array:
-        """Return the elements of an object that is an array of a shape."""
+        """Return the elements of an object that is an array of this shape."""
         self.check_array(x.ir, ELEMENTS[kind].dtype, shape)
         number, address = self.slot()
         data = self.op(f"call ptr @tapegrad_elements(ptr {x.ir}, ptr {address})")
@@ -303,18 +303,18 @@ class Function(Emitter):
         return Array(data, shape, dense(shape, itemsize(kind)), number, kind)
 
     def table(self, x: Any) -> Array:
-        """Return the elements of an array that the function is made with."""
+        """Return the elements of an array that the function is created with."""
         return self.opened(Object(self.object(x), None), x.shape, KINDS[x.dtype])
 
     def check_array(self, pointer: str, dtype: Any, shape: tuple[int, ...]) -> None:
-        """Leave unless an object is an array of a dtype and a shape."""
+        """Bail out unless an object is an array of this dtype and shape."""
         table = self.constants("i", shape or (0,))
         self.require(self.op(f"call i1 @tapegrad_is_array(ptr {pointer}, ptr {self.object(np.ndarray)}, "
                              f"ptr {self.object(dtype)}, i32 {len(shape)}, ptr {table})"))
 
     def new_array(self, shape: tuple[int, ...], kind: str,
                   strides: tuple[int, ...] | None = None) -> tuple[Object, str]:
-        """Return a new array, row by row unless strides are given, and the address of its elements."""
+        """Return a new array, in C order unless strides are given, and the address of its elements."""
         table = self.constants("i", shape or (0,))
         steps = "null" if strides is None or not shape else self.constants("i", strides)
         made = self.held(self.op(
@@ -322,10 +322,10 @@ class Function(Emitter):
             f"i32 {ELEMENTS[kind].dtype.num}, ptr {steps}, ptr null, i32 0, i32 0, ptr null)"))
         return made, self.op(f"load ptr, ptr {self.at(made.ir, LAYOUT.data)}")
 
-    # -- memory of the function's own
+    # -- the function's memory
 
     def memory(self, size: int) -> Block:
-        """Return memory for so many bytes."""
+        """Allocate `size` bytes."""
         block = Block(self.fresh("m"), max(size, 1), len(self.lines))
         self.blocks.append(block)
         self._touched.add(block)
@@ -333,7 +333,7 @@ class Function(Emitter):
         return block
 
     def place(self, op: Operation) -> Array:
-        """Return memory for the array that an operation gives."""
+        """Return memory for the array that an operation returns."""
         spec, kind = op.spec, element_kind(op.spec)
         if kind is None:
             raise Unlowered("an array of other numbers")
@@ -356,51 +356,51 @@ class Function(Emitter):
         self._undo.append(lambda: self.own.discard(op))
 
     def stand_for(self, op: Operation, new: Array) -> None:
-        """Put an array in memory of its own in the place of an operation's value, which was a view."""
+        """Replace the value of an operation, a view, by an array in separate memory."""
         before, views = self.env[op], self.views
         self.env[op], self.views = new, views - {op}
         self._undo += [lambda: self.env.update({op: before}), lambda: setattr(self, "views", views)]
 
     def forget(self, owner: Any) -> None:
-        """Note that values which lie in some memory have been used for the last time."""
+        """Drop the values that lie in some memory: they have been used for the last time."""
         gone = {x: found for x, found in self.env.items() if isinstance(found, Array) and found.owner is owner}
         for x in gone:
             del self.env[x]
         self._undo.append(lambda: self.env.update(gone))
 
     def is_last(self, op: Operation, x: Operation, memory: Array) -> bool:
-        """Return whether a call may write into the memory of its first argument: nothing else reads it afterwards."""
+        """Return whether a call may overwrite its first argument: nothing else reads that memory afterwards."""
         return self.may_write(op, x, memory) and not self.needed_after(op, memory)
 
     def may_write(self, op: Operation, x: Operation, memory: Array) -> bool:
-        """Return whether a call may write into the memory of its first argument once nothing else reads that."""
+        """Return whether a call may overwrite its first argument once nothing else reads that memory."""
         return x in self.own and isinstance(memory.owner, Block) and (op not in self.plan.objects or self.depth > 0) \
             and not any(type(found) is Rows and found.owner is memory.owner for found in self.env.values())
 
     def needed_after(self, op: Operation, memory: Array) -> list[Operation]:
-        """Return what lies in some memory and is used after a call, not by itself alone."""
+        """Return the operations in some memory that are used after a call, not by that call alone."""
         return [y for y, found in self.env.items() if isinstance(found, Array) and found.owner is memory.owner
                 and any(user is not op and (user not in self.env or user.id > op.id) for user in self.users.get(y, ()))]
 
     def arena(self) -> tuple[int, list[str]]:
-        """Return how much memory the function needs, and the lines that say where in it each block lies."""
-        self.end_uses()  # by the results
+        """Return the size of the function's memory, and the lines that define the address of each block."""
+        self.end_uses()  # uses by the results
         return placed(self.blocks), [f"  {block.name} = getelementptr i8, ptr %arena, i64 {block.offset}"
                                      for block in self.blocks]
 
     def boxed(self, x: Operation) -> Object:
-        """Return an operation's value as an object, of the type that was recorded."""
+        """Return an operation's value as an object of the recorded type."""
         found = self.value(x)
         if isinstance(found, Object):
             return found
         if isinstance(found, Array) and x in self.own and ("object", x) not in self.cache:
-            self.plan.objects.add(x)  # in the next attempt
+            self.plan.objects.add(x)  # for the next attempt
             self.plan.settled = False
             return Object("null", None)
         return self.cached("object", x, lambda: self.box(found, x.spec.type, x.spec))  # type: ignore[no-any-return]
 
     def box(self, x: Value, kind: Any, like: Spec | None = None) -> Object:
-        """Make an object of a value; an array lies as one of a spec."""
+        """Convert a value to an object; an array gets the layout of a spec."""
         if isinstance(x, Number):
             return self.held(self._number_object(x, kind))
         if isinstance(x, Elements):
@@ -442,7 +442,7 @@ class Function(Emitter):
     # -- guards
 
     def guard(self, op: Guard) -> None:
-        """Write a guard on a number; one on a value's type holds where native code has it."""
+        """Emit a guard on a number; a guard on the type of a native value always holds."""
         subject = op.args[0]
         if op.fact in FIXED and (kind_of(subject.spec)) and (
                 isinstance(subject, Input) or isinstance(self.value(subject), (Number, Elements, Array))):
@@ -460,11 +460,11 @@ class Function(Emitter):
         else:
             raise Unlowered(op.fact)
 
-    # -- what is put off
+    # -- deferred operations
 
     def flush(self, make: Callable[..., Any] | None = None) -> tuple[Object, list[Operation]]:
-        """Write a call of Python's for all that is put off; return what that returns, and of which operations. `make`
-        makes the function of the tape of these, and of what that is given; without it, it is compiled.
+        """Emit a call of a Python function for all deferred operations; return its result and the operations whose
+        values it contains. `make(tape, inputs)` makes the function from their tape; by default the tape is compiled.
         """
         put_off, self.pending = self.pending, {}
         self._undo.append(lambda: setattr(self, "pending", put_off))
@@ -477,7 +477,7 @@ class Function(Emitter):
         return found, made
 
     def invoked(self, function: Any, arguments: Sequence[str]) -> Object:
-        """Return what a function of Python's returns; leave where it raises, or where something went wrong before."""
+        """Return the result of a Python function; bail out if it raises, or after a floating-point error."""
         for number, argument in enumerate(arguments):
             self.put(f"store ptr {argument}, ptr {self.at('%scratch', 8 * number)}")
         self.most = max(self.most, len(arguments))
@@ -488,8 +488,8 @@ class Function(Emitter):
 
 
 LOWERINGS: dict[Any, Callable[[Function, Call], Value]] = {}
-"""How calls of an op become native code: filled by the modules beside this one."""
+"""The functions that emit native code for an op's calls, filled by the modules of this package."""
 CARRIERS: dict[type, Callable[[Function, Call], Value]] = {}
 """The same for ops that carry a subtape, by their type."""
 WAITING: set[Any] = set()
-"""Products, and what they may wait for, besides batches: filled likewise."""
+"""Products, and other ops besides batches that may be emitted while products are deferred; filled likewise."""

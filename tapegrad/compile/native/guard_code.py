@@ -1,4 +1,4 @@
-"""guard_code: the function in LLVM IR that checks a table of guards, record by record."""
+"""guard_code: the LLVM function that checks a table of guards, record by record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARRAY   array, [what its structure holds, its shape and strides, a copy of its m
 ATTRIBUTE  object, name, value: an attribute is an object
 ASKED   -, -, -: only the Python check tells
 """
-SIZE = 5  # words of a record: kind, operands, number of its Python check
+SIZE = 5  # words of a record: kind, three operands, number of its Python check
 
 GUARDS = f"""
 ; whether all records of a table hold; false with an error set where a check in Python raises

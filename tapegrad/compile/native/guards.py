@@ -1,9 +1,9 @@
-"""guards: the check in machine code that what a program read besides its arguments is what it was.
+"""guards: machine code that checks whether the values that a program read besides its arguments are unchanged.
 
-A table holds one record for each place that a `Freshness` looks at: which memory, and which pointers stand there. A
-record that holds takes a few nanoseconds. Where one does not hold, the Python check of that place alone answers: it
-knows equal numbers, equal contents, and what a trace replaces meanwhile. The `Freshness` keeps every object alive whose
-address is in the table, so that no address is used again.
+A table holds one record for each place of a `Freshness`: an address, and the pointers expected there. A record that
+holds takes a few nanoseconds. If one does not hold, the Python check of that place alone decides: it compares numbers
+and contents by value, and knows the objects that a trace replaces meanwhile. The `Freshness` keeps every object alive
+whose address is in the table, so that no address is reused.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from tapegrad.compile.watch.checks import Sequence as Items
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, Shape
 from tapegrad.compile.watch.namespaces import Attributes, Contents, Held, Namespace, Typed
 
-_KEYS = frozenset([str, int, bytes])  # types of keys that are hashed and compared without the program's code
-_PLAIN_KINDS = "biufcSUmM"  # of dtypes that nothing changes
+_KEYS = frozenset([str, int, bytes])  # key types whose hash and comparison run no user code
+_PLAIN_KINDS = "biufcSUmM"  # dtype kinds whose content is the bytes of their memory
 _FUNCTION = {"__code__": LAYOUT.code, "__defaults__": LAYOUT.defaults, "__kwdefaults__": LAYOUT.kwdefaults}
 
 
 class Guards:
-    """The table of a `Freshness`, and of conditions besides: `table` is its memory, `ask` the check in Python of one of
-    its places by number.
+    """The guard table of a `Freshness` and of further conditions: `table` is its memory, `ask(number)` runs a Python
+    check.
     """
 
     def __init__(self, fresh: Freshness, conditions: Sequence[Callable[[], bool]] = ()) -> None:
-        self.fresh, self.ask = fresh, self._ask  # one object
+        self.fresh, self.ask = fresh, self._ask  # a bound method, kept as one object
         self._asks: list[tuple[Callable[[Any], bool], Any]] = []
-        self._records: list[tuple[int, int, Any, int, int]] = []  # a list, an operand, stands for its address
-        self._held: list[Any] = []  # what records point into besides what `fresh` holds
+        self._records: list[tuple[int, int, Any, int, int]] = []  # a list as operand stands for its address
+        self._held: list[Any] = []  # objects that records point into, besides those that `fresh` keeps alive
         for place in fresh.places:
             self._place(place)
         for shape in fresh.shapes:
@@ -67,7 +67,7 @@ class Guards:
         self.table = self._written()
 
     def _ask(self, number: int) -> bool:
-        """Return what the Python check of a record says."""
+        """Run the Python check of a record."""
         check, of = self._asks[number]
         return check(of)
 
@@ -77,7 +77,7 @@ class Guards:
         self._records.append((kind, a, b, c, len(self._asks) - 1))
 
     def _written(self) -> Any:
-        """Return the table as an array of words: the number of records, these, and the lists that they point to."""
+        """Return the table as an array of words: the number of records, the records, and the lists they point to."""
         start = 1 + SIZE * len(self._records)
         table = np.zeros(start + sum(len(b) for _, _, b, _, _ in self._records if isinstance(b, list)), np.uint64)
         table[0] = len(self._records)
@@ -103,7 +103,7 @@ class Guards:
         self._content(same, value, ask)
 
     def _stands(self, ask: Any, namespace: Any, name: Any, value: Any) -> bool:
-        """Add a record by which an object stands in a place; return whether it is more than a question in Python."""
+        """Add a record that an object is bound at a place; return False if that needs the Python check."""
         table, kind = dict_of(namespace), type(namespace)
         if table is not None and type(name) in _KEYS:
             if value is Missing:
@@ -126,7 +126,7 @@ class Guards:
         namespace, _, size, known, keys = shape
         table, lacking = dict_of(namespace), frozenset(self.fresh.names.difference(namespace))
         if table is None and isinstance(namespace, Namespace) and type(namespace).__len__ is Namespace.__len__:
-            return  # one that nobody can go through
+            return  # a namespace that cannot be iterated
         if keys is not None:
             ask: Any = (_has_keys, (namespace, keys))
             if table is None:
@@ -155,7 +155,7 @@ class Guards:
             self._add(ask, APART, id(table), [len(now), id(lacking), *map(id, now)], id(str))
 
     def _items(self, check: Any) -> None:
-        """Add the record of what is in a container."""
+        """Add the record for the items of a container."""
         ask, value = (_inner, (check, check.value)), check.value
         table = value if isinstance(value, dict) else dict_of(value)
         if type(check) is Table and table is not None:
@@ -169,7 +169,7 @@ class Guards:
             self._add(ask, ASKED)
 
     def _content(self, check: Any, value: Any, ask: Any) -> None:
-        """Add the record of what is in an array."""
+        """Add the record for the content of an array."""
         copy = memory_of(check, value) if type(check) is Array and type(value) is np.ndarray else None
         if copy is None or not check(value):
             self._add(ask, ASKED)
@@ -191,7 +191,7 @@ def memory(address: int, size: int) -> Any:
 
 
 def dict_of(namespace: Mapping[Any, Any]) -> dict[Any, Any] | None:
-    """Return the dict that a namespace is, or shows; None for another."""
+    """Return the dict that a namespace is or wraps; None for another namespace."""
     if type(namespace) is MappingProxyType:
         found = gc.get_referents(namespace)
         return found[0] if len(found) == 1 and type(found[0]) is dict else None
@@ -199,8 +199,8 @@ def dict_of(namespace: Mapping[Any, Any]) -> dict[Any, Any] | None:
 
 
 def memory_of(check: Array, value: Any) -> Any:
-    """Return a copy of the memory of an array as it was when the check was made; an empty one of an array that nobody
-    can write to; None where it has gaps.
+    """Return a copy of an array's memory at the time of the check; an empty copy if the array is read-only; None if it
+    has gaps.
     """
     if value.dtype.kind not in _PLAIN_KINDS or not (value.flags.c_contiguous or value.flags.f_contiguous):
         return None
@@ -213,7 +213,7 @@ def memory_of(check: Array, value: Any) -> Any:
 
 
 def _word_of(namespace: Any, name: Any) -> int:
-    """Return the address of the pointer to what stands in a place; 0 where that is no word of memory."""
+    """Return the address of the pointer that a place stands for, 0 if it is not a word of memory."""
     kind: Any = type(namespace)
     if kind is Contents:
         return id(namespace.owner) + LAYOUT.cell
@@ -228,7 +228,7 @@ def _word_of(namespace: Any, name: Any) -> int:
     return 0
 
 
-# -- what the Python check of a record asks
+# -- Python checks of records
 
 
 def _still(place: Place) -> bool:

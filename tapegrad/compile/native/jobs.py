@@ -1,8 +1,8 @@
-"""jobs: independent large products, which run on several threads.
+"""jobs: runs independent large products on several threads.
 
-Products that follow each other on a tape, and none of which uses another's value, wait until something else is to be
-computed. Each then runs whole, on one thread: results do not depend on how many there are. Python's lock is released
-meanwhile.
+Consecutive products on a tape that do not use each other's values are deferred until another operation must be
+computed. Each then runs whole on one thread, so that results do not depend on the number of threads. The GIL is
+released meanwhile.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tapegrad.compile.native.values import Array
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Operation
 
-LARGE = 2e6  # flops from which a product waits for others: a twentieth of a millisecond
+LARGE = 2e6  # flops from which a product is deferred: a twentieth of a millisecond
 WORTH = 2e7  # flops, besides the heaviest product's, from which several threads are started: half a millisecond to one
 
 
 def flops_of(op: Operation) -> int:
-    """Return how many flops a product takes."""
+    """Return the number of floating-point operations of a product."""
     return 2 * op.spec.size * spec_of(op.args[0]).shape[-1] * (4 if op.spec.is_complex else 1)
 
 
 class Job(NamedTuple):
-    """A product: its code, the three addresses that this is given, where its value lies, and its flops."""
+    """A product: its function, the three addresses passed to it, the array for its value, and its flops."""
 
     code: str
     at: Sequence[str]
@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
 
 def job(f: Emitter, at: Sequence[str], made: Array, flops: int, write: Callable[..., None]) -> Job:
-    """Return a product as a function of its own, which `write` writes of the names of three addresses."""
+    """Return a product as a function of its own; `write` emits its code from the names of the three addresses."""
     name, lines, block = f.fresh("job").replace("%", "@"), f.lines, f.block
     f.lines, f.block = [], "%entry"
     try:
@@ -48,7 +48,7 @@ def job(f: Emitter, at: Sequence[str], made: Array, flops: int, write: Callable[
 
 
 def write_jobs(f: Emitter, jobs: Sequence[Job], count: str) -> None:
-    """Write what runs products; `count` is the array that says on how many threads."""
+    """Emit code that runs products; `count` is the array that holds the number of threads."""
     work = [job.flops for job in jobs]
     if sum(work) - max(work, default=0) >= WORTH:
         table = f.stack(32 * len(jobs))
@@ -135,4 +135,4 @@ define void @tapegrad_together(ptr %table, i64 %count, ptr %array) {{
   ret void
 }}
 """
-"""What runs products on several threads, in the prelude."""
+"""The part of the prelude that runs products on several threads."""

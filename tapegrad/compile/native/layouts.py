@@ -1,6 +1,6 @@
-"""layouts: where CPython's and NumPy's objects keep what native code reads of them; probed at first use.
+"""layouts: offsets of the fields of CPython and NumPy objects that native code reads, probed at first use.
 
-A version that lays them out otherwise is told by an object made in Python and read as native code reads it.
+The probe reads Python objects the way native code does, which detects versions with another layout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Layout(NamedTuple):
     """Offsets in bytes."""
 
     type: int = 8
-    float: int = 16  # and every number of NumPy's, a complex number
+    float: int = 16  # also NumPy scalars and complex numbers
     item: int = 24  # of a tuple, the first
     data: int = 16  # of an array
     ndim: int = 24
@@ -27,26 +27,26 @@ class Layout(NamedTuple):
     flags: int = 64
     size: int = 16  # of a list
     items: int = 24
-    used: int = 16  # of a dict, how many items it has
-    members: int = 24  # of a set, how many it has
+    used: int = 16  # of a dict: its number of items
+    members: int = 24  # of a set: its number of items
     space: int = 16  # of a function: its globals
     code: int = 48
     defaults: int = 56
     kwdefaults: int = 64
     closure: int = 72
-    cell: int = 16  # of a captured variable, what is in it
+    cell: int = 16  # of a captured variable: its content
     mro: int = 344  # of a class
     class_flags: int = 168
     vectorcall: int = 56
 
 
 LAYOUT = Layout()
-"""Of these versions of CPython with a global lock, and of NumPy 2, on machines of 64 bits."""
+"""The layout in these versions of CPython with a GIL, and in NumPy 2, on 64-bit machines."""
 VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13))
 
 
 def fault(layout: Layout = LAYOUT) -> str:
-    """Return what does not lie where native code reads it, "" where all does."""
+    """Return the first field that is not where native code reads it, "" if all are."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] not in VERSIONS:
         return f"the layout of {sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]} is not known"
     if np.lib.NumpyVersion(np.__version__).major != 2:
@@ -104,5 +104,5 @@ def fault(layout: Layout = LAYOUT) -> str:
 
 
 def is_address(x: int) -> bool:
-    """False for what points to no object for sure, and is not to be followed."""
+    """Return False for a word that cannot be the address of an object, and must not be dereferenced."""
     return x >> 16 > 0 and x % 8 == 0

@@ -1,6 +1,6 @@
 """loops: a loop on a tape as a loop of native code.
 
-What runs hand on is in registers. What they keep for the sweep back is one row a run, in one block of memory.
+Carried values are in registers. Values kept for the backward sweep form one row a run, in one block of memory.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from tapegrad.ops.loop import Loop, is_loop, range_of
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 
-MOST = 1 << 12  # bytes of single values that a loop goes through: each is written by itself
-OFTEN = 1 << 25  # operations on numbers, after which a loop asks for signals: a tenth of a second, or less
+MOST = 1 << 12  # bytes of separate values that a loop iterates over: each is stored separately
+OFTEN = 1 << 25  # scalar operations between checks for signals: a tenth of a second at most
 
 
 def lower_loop(f: Function, op: Call) -> Results:
-    """Write a loop whose body is all native code."""
+    """Emit a loop whose body is native code."""
     loop: Loop = op.fn
     steps, given, listed, carried = loop.parts()
     _, outer, sequences, firsts = loop.parted([*([None] * len(steps)), *op.args])
@@ -109,8 +109,8 @@ def lower_loop(f: Function, op: Call) -> Results:
         last = iter(f.loop(loop.count, first, body))
     finally:
         f.depth, f.runs = depth, runs
-    f.gained += runs * loop.count  # each run spares the interpreter its loop
-    for array in long.values():  # is now that of the results alone
+    f.gained += runs * loop.count  # each run saves an iteration of the interpreter
+    for array in long.values():  # only the results own it now
         f.forget(array.owner)
     ended: dict[Any, Value] = {x: rebuilt(x.spec, [next(last) for _ in texts_of(value)])
                                for x, value in zip(short, start)}
@@ -124,7 +124,7 @@ def lower_loop(f: Function, op: Call) -> Results:
 
 
 def written(f: Function, op: Operation) -> None:
-    """Write an operation of a loop's body: as a call into Python where it has no native code."""
+    """Emit an operation of a loop's body; as a call into Python if it has no native code."""
     try:
         f.operation(op)
     except Unlowered:
@@ -132,7 +132,7 @@ def written(f: Function, op: Operation) -> None:
 
 
 def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequence[Input]) -> dict[Operation, str]:
-    """Compute functions of numbers that no run hands on to the next before the loop, for several runs at once; return
+    """Compute mathematical functions that do not depend on carried values before the loop, vectorised over runs; return
     the addresses of their tables.
     """
     free: set[Operation] = {x for x, row in rows.items() if row.shape is None and row.kind in FLOATS}
@@ -176,7 +176,7 @@ def mathematics(f: Function, loop: Loop, rows: dict[Input, Rows], given: Sequenc
 
 
 def listen(f: Function, counter: str, loop: Loop) -> None:
-    """Leave a long loop where a signal has come, Ctrl-C say: it is asked about ten times a second."""
+    """Bail out of a long loop if a signal has arrived, such as Ctrl-C; checked about ten times a second."""
     work = sum(max(op.spec.size, 1) * (op.fn.count if is_loop(op) else 1)
                for op in loop.body.ops if isinstance(op, Call))
     if loop.count * work < OFTEN or not f.signals:
@@ -192,7 +192,7 @@ def listen(f: Function, counter: str, loop: Loop) -> None:
 
 
 def indexed(loop: Loop) -> set[Operation]:
-    """Return the arrays of which a loop reads or writes parts at computed places: they are in memory."""
+    """Return the arrays that a loop reads or writes at computed indices: they must be in memory."""
     found: set[Operation] = set()
     for op in reversed(loop.body.ops):
         if op.fn in (ops.getitem, ops.setitem) and isinstance(op.args[0], Operation) and (
@@ -202,7 +202,7 @@ def indexed(loop: Loop) -> set[Operation]:
 
 
 def step_values(f: Function, values: Sequence[Any]) -> Any:
-    """Return what gives a run's step: a constant, a counter, or an entry of a table."""
+    """Return a function from the run to its step value: a constant, a counter, or an entry of a table."""
     kind = number_kind(spec_of(values[0]))
     if kind not in ("f", "i") or any(type(x) is not type(values[0]) for x in values) or (
             kind == "i" and max(map(abs, values)) > 1 << 53):
@@ -219,14 +219,14 @@ def step_values(f: Function, values: Sequence[Any]) -> Any:
 
 
 def bound(f: Function, x: Input, arg: Any) -> Value:
-    """Return what stands for a value that all runs are given."""
+    """Return the native value of an input that is the same for all runs."""
     if number_kind(spec_of(arg)):
         return f.number(arg)
     return f.elements(arg) if is_small(spec_of(arg)) else f.array(arg)
 
 
 def kept(f: Function, arg: Any, x: Operation) -> Rows:
-    """Return what another loop has kept, or single values in memory, for an input of a loop's body."""
+    """Return a loop's input sequence as rows: those kept by another loop, or separate values stored in memory."""
     if isinstance(arg, Operation) and arg.fn is ops.pack and arg in f.pending and len(f.users[arg]) == 1:
         parts, (shape, kind) = arg.args, (x.spec.shape if x.spec.is_array else None, required_kind(x.spec))
         if any(spec_of(part).is_array != x.spec.is_array or spec_of(part).shape != x.spec.shape
@@ -255,13 +255,13 @@ def kept(f: Function, arg: Any, x: Operation) -> Rows:
 
 
 def gathered(f: Function, x: Object, count: int, shape: tuple[int, ...] | None, kind: str) -> Rows:
-    """Return what a tuple of Python's holds, as rows of an array."""
+    """Return the items of a Python tuple as rows of an array."""
     lies = f.opened(f.invoked(np.array, [x.ir]), (count, *(shape or ())), kind)
     return Rows(lies.data, lies.strides[0], 0, shape, kind, lies.owner)
 
 
 def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:
-    """Return a value as one of a type."""
+    """Return a value in registers, broadcast and converted to a spec."""
     kind, found = required_kind(x), f.elements(arg)
     texts = stretched(found, x.shape if x.is_array else found.shape)
     if found.kind != kind and kind not in FLOATS:
@@ -271,7 +271,7 @@ def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:
 
 
 def rebuilt(x: Spec, texts: Sequence[str]) -> Number | Elements:
-    """Return the value of a type that some registers are."""
+    """Return the value of a spec that consists of these registers."""
     return Elements(tuple(texts), x.shape, required_kind(x)) if x.is_array else Number(texts[0], required_kind(x))
 
 
@@ -281,7 +281,7 @@ def texts_of(x: Number | Elements) -> Sequence[str]:
 
 
 def offsets_of(parts: Sequence[Any]) -> tuple[list[int], int]:
-    """Return where in a row each value lies that runs keep, and how long a row is, in bytes."""
+    """Return the offset of each kept value in a row, and the size of a row, in bytes."""
     offsets, size = [], 0
     for part in parts:
         offsets.append(size)
@@ -291,13 +291,12 @@ def offsets_of(parts: Sequence[Any]) -> tuple[list[int], int]:
 
 
 def is_long(x: Spec) -> bool:
-    """True for an array that is carried, or kept, in memory."""
+    """Return whether an array is carried or kept in memory."""
     return element_kind(x) is not None and not is_small(x)
 
 
 def buffer(f: Function, x: Input, arg: Any, loop: Call) -> Array:
-    """Return memory for an array that is carried, with its first value: the value's own, where nothing else needs it.
-    """
+    """Return memory for a carried array, with its initial value: the value's own memory if nothing else needs it."""
     first = stored(f, arg)
     if first.strides == dense(x.spec.shape, x.spec.itemsize) and first.kind == required_kind(x.spec) \
             and isinstance(arg, Operation) and f.is_last(loop, arg, first) \
@@ -311,7 +310,7 @@ def buffer(f: Function, x: Input, arg: Any, loop: Call) -> Array:
 
 
 def hand_on(f: Function, pairs: Sequence[tuple[Array, Any]]) -> None:
-    """Write what the next run is given: by way of other memory, where a new value lies in what another one replaces."""
+    """Store the carried arrays for the next run, through a copy if one overwrites the memory of another's new value."""
     moved = [(to, new) for to, new in pairs
              if not isinstance(new, Array) or new.data != to.data or new.strides != to.strides]
     taken = [to.owner for to, _ in moved]
@@ -328,7 +327,7 @@ def row_of(x: Spec, place: str, owner: Any) -> Array:
 
 
 def keep(f: Function, part: Any, place: str) -> None:
-    """Write a value into a row, unless it was made there."""
+    """Store a value in a row, unless it was computed there."""
     spec = spec_of(part)
     if is_long(spec):
         new = f.array(part)
@@ -341,7 +340,7 @@ def keep(f: Function, part: Any, place: str) -> None:
 
 
 def read_row(f: Function, row: Rows, run: str) -> Value:
-    """Read a run's value."""
+    """Load a run's value."""
     place = f.at(f.at(row.base, f.times(run, row.step)), row.offset)
     if row.shape is not None and not is_few(row.shape):
         return Array(place, row.shape, dense(row.shape, itemsize(row.kind)), row.owner, row.kind)
@@ -350,7 +349,7 @@ def read_row(f: Function, row: Rows, run: str) -> Value:
 
 
 def lower_getfield(f: Function, op: Call) -> Value:
-    """Take a result out of a loop's."""
+    """Return one result of a loop."""
     x, key = op.args
     if not isinstance(x, Operation) or x in f.pending or type(key) is not int or not isinstance(
             found := f.value(x), (Rows, Results)):
@@ -364,7 +363,7 @@ def lower_getfield(f: Function, op: Call) -> Value:
 
 
 def lower_collected(f: Function, op: Call) -> Value:
-    """Write an array of all that a loop has kept, as it lies in its rows, between others."""
+    """Emit an array of all values that a loop has kept in its rows, between other values."""
     whole, *others = op.args
     rows = f.value(whole)
     if not isinstance(rows, Rows) or rows.kind != element_kind(op.spec):
@@ -380,7 +379,7 @@ def lower_collected(f: Function, op: Call) -> Value:
 
 
 def lower_taken(f: Function, op: Call) -> Value:
-    """Return rows of an array as what a loop is listed: an address."""
+    """Return rows of an array, as a loop's input sequence, by address."""
     x = stored(f, op.args[0])
     if x.strides[1:] != dense(x.shape[1:], itemsize(x.kind)):
         raise Unlowered("rows that lie in another way")

@@ -1,4 +1,4 @@
-"""machine: LLVM's text to machine code of this process."""
+"""machine: compiles LLVM IR to machine code in this process."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tapegrad.compile.native.prelude import PRELUDE, PYTHON, VECTORCALL, spelled
 from tapegrad.errors import ArgumentError
 
 CALLED = tuple(re.findall(r"@(Py(?!Array)\w+)", PYTHON))
-"""What native code calls of Python's interface."""
+"""The functions of Python's C API that native code calls."""
 NUMPY = {"PyArray_New": 93, "PyArray_NewCopy": 85, "PyArray_Scalar": 60}
-"""What it calls of NumPy's, and where that stands in NumPy's table of it, which keeps its order."""
+"""The functions of NumPy's C API that native code calls, with their index in its table, which is stable."""
 MACHINES = {"x86_64", "AMD64"}
 THREADS_OF_BLAS = "scipy_openblas_get_num_threads64_"
-LEVEL = 2  # of LLVM's code generator: 0 takes a quarter of the time, and makes code that is two to four times slower
+LEVEL = 2  # optimisation level: 0 takes a quarter of the time, but the code is two to four times slower
 
 
 class Machine(NamedTuple):
@@ -38,7 +38,7 @@ class Machine(NamedTuple):
 
 
 def obstacle() -> str:
-    """Return why there can be no machine code here, "" where there can: what `mode="native"` says."""
+    """Return the reason why machine code is unavailable here, "" if it is available; `mode="native"` reports it."""
     if why := fault():
         return why
     if platform.machine() not in MACHINES:
@@ -48,13 +48,13 @@ def obstacle() -> str:
 
 
 def lacking() -> list[str]:
-    """Return what native code calls of Python's interface and this Python does not export."""
+    """Return the functions of the C API that native code calls but this Python does not export."""
     return [name for name in CALLED if not hasattr(ctypes.pythonapi, name)]
 
 
 @lru_cache(1)
 def machine() -> Machine:
-    """Return LLVM, once it knows what native code calls. Raises ArgumentError where there can be no native code."""
+    """Return LLVM with the symbols that native code calls. Raises ArgumentError if native code is unavailable."""
     try:
         import llvmlite.binding as llvm
     except ImportError:
@@ -92,13 +92,13 @@ def _address(function: Any) -> int:
 
 
 def blas(name: str) -> Any:
-    """Return a function of the BLAS that NumPy brings along. Raises OSError or AttributeError where it has none."""
+    """Return a function of the BLAS that NumPy bundles. Raises OSError or AttributeError if there is none."""
     return ctypes.CDLL(np._core._multiarray_umath.__file__)[name]  # type: ignore[attr-defined]
 
 
 def _products() -> dict[str, Any]:
-    """Return CBLAS's products of matrices of 64-bit sizes that NumPy calls, and what says how many threads these run
-    on; nothing where its BLAS is another.
+    """Return the matrix products with 64-bit sizes of NumPy's BLAS, and its function for the number of threads; empty
+    if NumPy uses another BLAS.
     """
     try:
         return {"blas_threads": blas(THREADS_OF_BLAS),
@@ -108,7 +108,7 @@ def _products() -> dict[str, Any]:
 
 
 def _lanes(features: Any) -> Lanes:
-    """Return the widest vectors of float64; their functions are glibc's, where it is there."""
+    """Return the widest vectors of float64; glibc supplies vectorised functions, if it is there."""
     width = 8 if features.get("avx512f") else 4 if features.get("avx2") else 2
     try:
         ctypes.CDLL("libmvec.so.1", ctypes.RTLD_GLOBAL)
@@ -118,7 +118,7 @@ def _lanes(features: Any) -> Lanes:
 
 
 class Code:
-    """Machine code, for as long as this object lives: as an earlier process has left it on disk, or compiled."""
+    """Machine code, loaded from the disk cache or compiled; it lives as long as this object."""
 
     def __init__(self, text: str, on: Machine | None = None) -> None:
         self._on, self.text = on or machine(), text
@@ -137,7 +137,7 @@ class Code:
 
     def _target(self) -> Any:
         llvm = self._on.llvm
-        return llvm.Target.from_default_triple().create_target_machine(  # each engine takes one over
+        return llvm.Target.from_default_triple().create_target_machine(  # each engine takes ownership of one
             cpu=llvm.get_host_cpu_name(), features=self._on.features, opt=LEVEL, reloc="pic",
             codemodel="jitdefault", jit=True)
 
@@ -149,7 +149,7 @@ class Code:
 
     @property
     def assembly(self) -> str:
-        """The processor's instructions, as text."""
+        """The assembly code."""
         return str(self._target().emit_assembly(self._module()))
 
     def address(self, name: str) -> int:
@@ -158,7 +158,6 @@ class Code:
 
 
 def llvmlite_version() -> str:
-    """Return the version of llvmlite."""
     import llvmlite
     return str(llvmlite.__version__)
 
@@ -176,18 +175,18 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
 
 
 def python_function(name: str, address: int, objects: tuple[Any, ...]) -> Any:
-    """Return machine code as a function of Python's, with a tuple of the objects that it reaches as its `self`.
+    """Return machine code as a Python function whose `self` is a tuple of the objects that it uses.
 
-    It is a PyCFunction, which `ctypes` makes of an address: no other way from Python into machine code is as short.
+    It is a PyCFunction, which `ctypes` makes from an address: no other path from Python into machine code is as short.
     """
     definition = _Definition(name.encode() or b"tape", address, FASTCALL_KEYWORDS, None)
     return _new_function(ctypes.addressof(definition), (*objects, definition), None)
 
 
 def shared_function(name: str, objects: tuple[Any, ...]) -> Any:
-    """Return a function of the prelude as one of Python's."""
+    """Return a function of the prelude as a Python function."""
     machine()
     return python_function(name, _prelude[-1].address(name), objects)
 
 
-_prelude: list[Code] = []  # what all other code calls, for as long as the process lives
+_prelude: list[Code] = []  # called by all other code, alive as long as the process

@@ -1,4 +1,4 @@
-"""memory: calls that move or add whole arrays in memory: copies, writes, pieces in their places."""
+"""memory: calls that move or add whole arrays in memory: copies, writes, concatenations, scatters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tapegrad import ops
 from tapegrad.compile.native.arrays import in_memory, is_computed, known, lower_view, operand, part_of, stored
 from tapegrad.compile.native.function import LOWERINGS, Function
-from tapegrad.compile.native.small import MOVES, NEW, ZEROS, filling, moved_by  # whose lowerings come first
+from tapegrad.compile.native.small import MOVES, NEW, ZEROS, filling, moved_by  # registers its lowerings first
 from tapegrad.compile.native.table import ROWS
 from tapegrad.compile.native.values import (
     COMPLEX,
@@ -33,12 +33,12 @@ from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, v
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
-PLAIN = {"shape", "ranks", "order"}  # keywords of a sum of pieces whose places the indices alone say
-STRETCHES = 8  # of an array that are copied one by one, at most
+PLAIN = {"shape", "ranks", "order"}  # keywords of a scatter without views
+STRETCHES = 8  # contiguous pieces that are copied one by one, at most
 
 
 def vectors(f: Function, *kinds: str) -> Vectors:
-    """Return what writes vectors of numbers of some kinds. Raises Unlowered within a batch."""
+    """Return a Vectors for numbers of some kinds. Raises Unlowered within a batch."""
     if f.lanes.batch:
         raise Unlowered("memory within a batch")
     return vectors_of(f, f.target.lanes.wide(kinds or "f"))
@@ -48,7 +48,7 @@ def vectors(f: Function, *kinds: str) -> Vectors:
 
 
 def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False) -> None:
-    """Write a value into an array, or add it; numbers and shorter arrays are broadcast."""
+    """Store a value into an array, or add it; numbers and smaller arrays are broadcast."""
     v = vectors(f, to.kind, x.kind)
     if x.kind != to.kind and not (to.kind in FLOATS and x.kind not in COMPLEX):
         raise Unlowered("of another kind")
@@ -61,7 +61,7 @@ def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False
         x = Number(x.parts[0], x.kind)
     elif isinstance(x, Elements):
         x = in_memory(f, x)
-    if isinstance(x, Array) and len(x.shape) > len(to.shape):  # by axes of length 1 in front
+    if isinstance(x, Array) and len(x.shape) > len(to.shape):  # only by leading axes of length 1
         x = x._replace(shape=x.shape[-len(to.shape):], strides=x.strides[-len(to.shape):])
     if math.prod(to.shape) == 1:
         text = f.convert(x.ir if isinstance(x, Number) else f.load(x.kind, x.data), x.kind, to.kind)
@@ -95,13 +95,13 @@ def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False
 
 
 def fill(f: Function, to: Array) -> None:
-    """Write zeros into new memory."""
+    """Fill new memory with zeros."""
     if to.size:
         f.put(f"call void @llvm.memset.p0.i64(ptr {to.data}, i8 0, i64 {to.size * itemsize(to.kind)}, i1 false)")
 
 
 def apart(f: Function, x: Array) -> Array:
-    """Return a copy of an array in memory of its own, row by row."""
+    """Return a copy of an array in memory of its own, in C order."""
     block = f.memory(x.size * itemsize(x.kind))
     found = Array(block.name, x.shape, dense(x.shape, itemsize(x.kind)), block, x.kind)
     copy(f, found, x)
@@ -112,7 +112,7 @@ def apart(f: Function, x: Array) -> Array:
 
 
 def lower_new(f: Function, op: Call) -> Value:
-    """Write zeros, ones, or one number everywhere."""
+    """Emit an array of zeros, ones, or one number."""
     made = f.place(op)
     if op.fn in ZEROS:
         fill(f, made)
@@ -122,7 +122,7 @@ def lower_new(f: Function, op: Call) -> Value:
 
 
 def lower_joined(f: Function, op: Call) -> Value:
-    """Write arrays one behind the other, or as the rows of a new axis."""
+    """Emit a concatenation, or a stack along a new axis."""
     vectors(f)
     axis, made, at = op.kwargs.get("axis", 0) % op.spec.ndim, f.place(op), 0
     if op.kwargs.keys() - {"axis"}:
@@ -138,14 +138,14 @@ def lower_joined(f: Function, op: Call) -> Value:
 
 
 def lower_pieces(f: Function, op: Call) -> Value:
-    """Write a sum of pieces in known places among zeros."""
+    """Emit a scatter: a sum of pieces at known indices, zero elsewhere."""
     vectors(f)
     pieces, largest = pieces_of(op), largest_piece(f, op)
     there = ("sum", op) in f.cache
     made = f.cache["sum", op] if there else f.place(op)
     if largest is None:
         fill(f, made)
-    else:  # it is written, not added to zeros
+    else:  # it is stored, not added to zeros
         step, (number, low, high) = itemsize(made.kind), largest
         x, index = pieces.pop(number)
         for start, end in ((0, low), (high, made.size)):
@@ -164,7 +164,7 @@ def lower_pieces(f: Function, op: Call) -> Value:
 
 
 def pieces_of(op: Operation) -> list[tuple[Any, Sequence[Any]]]:
-    """Return the pieces of a sum, each with its index. Raises Unlowered for pieces of views."""
+    """Return the pieces of a scatter, each with its index. Raises Unlowered for pieces of views."""
     if op.kwargs.keys() - PLAIN:
         raise Unlowered("pieces of views")
     pieces, at = list[tuple[Any, Sequence[Any]]](), 0
@@ -175,8 +175,8 @@ def pieces_of(op: Operation) -> list[tuple[Any, Sequence[Any]]]:
 
 
 def largest_piece(f: Function, op: Operation) -> tuple[int, int, int] | None:
-    """Return the number of the largest piece of a sum, and from which to which element it fills that: None where these
-    do not lie one behind the other.
+    """Return the number of the largest piece of a scatter, and the range of elements that it fills; None if these are
+    not contiguous.
     """
     def find() -> tuple[int, int, int] | None:
         if natural(op.spec) != dense(op.spec.shape, op.spec.itemsize) or op.kwargs.keys() - PLAIN:
@@ -193,8 +193,8 @@ def largest_piece(f: Function, op: Operation) -> tuple[int, int, int] | None:
 
 
 def place(f: Function, op: Operation) -> Array:
-    """Return memory for the array that an operation gives. What is of use only as the largest piece of a sum is made
-    where that will be: no other piece may read it, nor anything else.
+    """Return memory for the array that an operation returns. If its only use is as the largest piece of a scatter, that
+    is its part of the scatter's memory; no other piece may read it.
     """
     users, spec = f.users.get(op, []), op.spec
     total = users[0] if len(users) == 1 else op
@@ -213,7 +213,7 @@ def place(f: Function, op: Operation) -> Array:
 
 
 def target(f: Function, op: Call) -> Array:
-    """Return memory for a value that is written there; a short one's is on the stack."""
+    """Return memory for a value; for a small one, on the stack."""
     y = op.spec
     if not y.is_array or is_small(y):
         kind = kind_of(y)
@@ -224,12 +224,12 @@ def target(f: Function, op: Call) -> Array:
 
 
 def is_list(x: Any) -> bool:
-    """True for a part of an index that is an array, or a list."""
+    """Return whether a part of an index is an array or a list."""
     return isinstance(x.val if isinstance(x, Constant) else x, (np.ndarray, list))
 
 
 def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence[Any]) -> None:
-    """Add numbers where a list of known places says, one after the other."""
+    """Add numbers at a list of known indices, one after the other."""
     places = np.arange(math.prod(to.shape)).reshape(to.shape)[tuple(map(known, index))]
     table = offsets(to)[places.ravel()]
     if isinstance(x, Elements):
@@ -249,7 +249,7 @@ def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence
 
 
 def offsets(x: Array) -> Any:
-    """Return where each element of an array lies, in bytes, row by row."""
+    """Return the byte offset of each element of an array, in C order."""
     found = np.zeros(x.shape, np.int64)
     for axis, (n, step) in enumerate(zip(x.shape, x.strides)):
         found += (np.arange(n) * step).reshape(-1, *(1,) * (len(x.shape) - axis - 1))
@@ -257,7 +257,7 @@ def offsets(x: Array) -> Any:
 
 
 def lower_gather(f: Function, op: Call) -> Value:
-    """Write a call that takes the elements of a long array from known places: few stretches of them as they lie, others
+    """Emit a call that takes elements of a long array from known positions: a few contiguous pieces by copies, others
     one by one.
     """
     if op.fn is ops.broadcast_to:
@@ -274,7 +274,7 @@ def lower_gather(f: Function, op: Call) -> Value:
     if is_small(op.spec):
         return Elements(tuple([f.load(x.kind, f.at(x.data, int(at))) for at in table]), op.spec.shape, x.kind)
     made = f.place(op)
-    axes = sorted(range(len(made.shape)), key=lambda axis: (-made.strides[axis], axis))  # as they lie in memory
+    axes = sorted(range(len(made.shape)), key=lambda axis: (-made.strides[axis], axis))  # in the order of memory
     table = table.reshape(made.shape).transpose(axes).ravel()
     starts = [0, *np.flatnonzero(np.diff(table) != step) + 1]
     if len(starts) <= STRETCHES:
@@ -293,7 +293,7 @@ def lower_gather(f: Function, op: Call) -> Value:
 
 
 def lower_pad(f: Function, op: Call) -> Value:
-    """Write an array amid one number."""
+    """Emit a padding by one number."""
     x, widths, *value = op.args
     border = value[0] if value else op.kwargs.get("value", 0)
     if number_kind(spec_of(border)) is None:
@@ -305,7 +305,7 @@ def lower_pad(f: Function, op: Call) -> Value:
 
 
 def lower_assignment(f: Function, op: Call) -> Value:
-    """Write an array with a part replaced: in its memory where nothing else needs that, or in a copy."""
+    """Emit an array with a part replaced: in place if nothing else needs the old value, else in a copy."""
     vectors(f)
     x, value, *index = op.args
     if op.kwargs or not isinstance(x, Operation):
@@ -325,8 +325,8 @@ def lower_assignment(f: Function, op: Call) -> Value:
 
 
 def set_apart(f: Function, op: Call, x: Operation, memory: Array) -> bool:
-    """Copy the parts of an array that are read after a write into it. Return False where these are nearly all of it, or
-    the array itself is read.
+    """Copy the views of an array that are read after a write into it. Return False if these are most of it, or the
+    array itself is read.
     """
     later = f.needed_after(op, memory)
     if x in later or 2 * sum(y.spec.size for y in later) > memory.size:
@@ -336,11 +336,11 @@ def set_apart(f: Function, op: Call, x: Operation, memory: Array) -> bool:
     return True
 
 
-# -- which calls these are
+# -- registration
 
 
 def short_first(short: Callable[[Function, Call], Value], long: Callable[[Function, Call], Value]) -> Any:
-    """Return what writes a call as one of short arrays, and where it is none as one of arrays in memory."""
+    """Return a lowering that tries `short`, for small arrays, then `long`, for arrays in memory."""
     def write(f: Function, op: Call) -> Value:
         mark = f.mark(), f.undone()
         try:

@@ -1,6 +1,4 @@
-"""plan: facts about a native function before and while it is written: its objects, its memory, the calls that stay in
-Python.
-"""
+"""plan: facts about a native function: its objects, its memory, and the calls that stay in Python."""
 
 from __future__ import annotations
 
@@ -12,21 +10,21 @@ from tapegrad.tape.tape import Operation
 
 
 class Target(NamedTuple):
-    """The processor: its widest vectors, and whether there are products of matrices to call."""
+    """The processor: its widest vectors, and whether BLAS is available."""
 
     lanes: Lanes
     blas: bool
 
 
-ALIGN = 64  # bytes, to which the function's own memory is aligned
+ALIGN = 64  # bytes, alignment of the function's memory
 
 
 class Refused(Exception):
-    """A loop must stay in Python: what it keeps is used there."""
+    """A loop must stay in Python: Python code uses the values that it keeps."""
 
 
 class Plan:
-    """What one attempt to write a function has found out for the next.
+    """The findings of one attempt to emit a function, for the next attempt.
 
     `refused` are the operations that stay in Python. `objects` are those whose arrays are Python objects from the
     start: results of the tape, and arguments of calls that stay in Python.
@@ -35,12 +33,11 @@ class Plan:
     def __init__(self, objects: Iterable[Any] = ()) -> None:
         self.refused: set[Operation] = set()
         self.objects: set[Any] = set(objects)
-        self.settled = True  # false once an array had to be copied into an object
+        self.settled = True  # False once an array turned out to be needed as an object
 
 
 class Block:
-    """A part of the function's own memory, with its lifetime in lines: parts that are not alive together may overlap.
-    """
+    """A block of the function's memory, with its lifetime in lines; blocks that are not alive together may overlap."""
 
     __slots__ = ("end", "name", "offset", "size", "start")
 
@@ -49,7 +46,7 @@ class Block:
 
 
 def placed(blocks: Iterable[Block]) -> int:
-    """Give each block its place, in the order in which they are made; return how many bytes all of them take."""
+    """Assign each block its offset, in the order of creation; return the total size in bytes."""
     end, before = 0, list[Block]()
     for block in blocks:
         size = -(-block.size // ALIGN) * ALIGN
@@ -66,14 +63,14 @@ def placed(blocks: Iterable[Block]) -> int:
 
 
 class Objects:
-    """The objects that native code uses, by their places in a tuple; a `Tape` among them becomes its function."""
+    """The objects that native code uses, by position in a tuple; a `Tape` among them is replaced by its function."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self._at: dict[int, int] = {}
 
     def place(self, x: Any) -> int:
-        """Return the place of an object."""
+        """Return the position of an object."""
         if id(x) not in self._at:
             self._at[id(x)] = len(self.items)
             self.items.append(x)

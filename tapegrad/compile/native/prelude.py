@@ -1,10 +1,10 @@
-"""prelude: the few functions in LLVM IR by which native code deals with objects of Python's, compiled once.
+"""prelude: LLVM functions by which native code handles Python objects, compiled once.
 
-They are written with two shorthands, which `spelled_out` replaces: `ptr %p[i8 16]` is the address 16 elements of that
-type behind a pointer, and `br eq i64 %a, %b, label %yes, label %no` compares before it branches.
+They are written with two shorthands, which `spelled_out` expands: `ptr %p[i8 16]` is the address of element 16 of type
+i8 behind a pointer, and `br eq i64 %a, %b, label %yes, label %no` compares before it branches.
 
-Objects reach native code by a tuple, which is the PyCFunction's `self`. References that it holds are in slots, which
-are released when it leaves.
+Native code gets its objects from a tuple, which is the PyCFunction's `self`. Its references are held in slots, and are
+released when it returns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 
 from tapegrad.compile.native.layouts import LAYOUT
 
-TROUBLE, UNDERFLOW = 13, 16  # flags of the processor: invalid, division by zero, overflow; and underflow
+TROUBLE, UNDERFLOW = 13, 16  # exception flags: invalid, division by zero, overflow; underflow
 
 _ADDRESS = re.compile(r"ptr (%\w+)\[(\w+) ([^\]]+)\]")
 _BRANCH = re.compile(r"  br (eq|ne|[us][lg][te]) (.+?), (label .*)")
@@ -83,7 +83,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 """
-"""What native code calls of CPython, NumPy and LLVM."""
+"""The functions of CPython, NumPy and LLVM that native code calls."""
 VECTORCALL = f"""
 declare ptr @_PyObject_MakeTpCall(ptr, ptr, ptr, i64, ptr)
 declare ptr @PyThreadState_Get()
@@ -106,7 +106,7 @@ other:
   ret ptr %made
 }}
 """
-"""PyObject_Vectorcall, which Python 3.10 has in its headers alone."""
+"""PyObject_Vectorcall, which Python 3.10 defines only in its headers."""
 PRELUDE = f"""
 declare void @llvm.x86.sse.stmxcsr(ptr)
 declare void @llvm.x86.sse.ldmxcsr(ptr)
@@ -448,7 +448,7 @@ by_python:
   ret ptr %found
 }}
 """
-"""The functions."""
+"""The functions of the prelude."""
 OWN = """
 declare i32 @tapegrad_flags()
 declare void @tapegrad_quiet()
@@ -465,4 +465,4 @@ declare i1 @tapegrad_attributes(ptr, ptr, ptr, i64, ptr)
 declare i1 @tapegrad_distinct(ptr, i64)
 declare i1 @tapegrad_stands(ptr, ptr, ptr)
 """
-"""What it calls of these functions."""
+"""Declarations of the prelude functions that native code calls."""

@@ -1,4 +1,4 @@
-"""products: products of matrices in memory, by the BLAS that NumPy itself calls."""
+"""products: matrix products in memory, by the BLAS that NumPy calls."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tapegrad.compile.native.values import (
 from tapegrad.compile.native.vectors import nest
 from tapegrad.tape.tape import Call
 
-ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # what CBLAS calls them
+ROW_MAJOR, AS_IT_IS, TURNED = 101, 111, 112  # CBLAS constants
 SYMBOLS = {"f": "dgemm", "s": "sgemm", "c": "zgemm", "z": "cgemm"}
-"""CBLAS's products of matrices, by the kind of their numbers."""
+"""CBLAS functions for matrix products, by number kind."""
 
 
 def lower_product(f: Function, op: Call) -> Value:
-    """Write products of matrices: one for each place of the axes before the last two."""
+    """Emit matrix products, one for each index of the leading axes."""
     if not f.target.blas or f.lanes.batch or op.kwargs or len(op.args) != 2:
         raise Unlowered("a product of its own kind")
     a, b = (stored(f, x) for x in op.args)
@@ -83,14 +83,14 @@ def lower_product(f: Function, op: Call) -> Value:
 
 
 def lead(x: Array, batch: tuple[int, ...]) -> list[int]:
-    """Return an array's steps along the axes before the last two."""
+    """Return an array's strides along the axes before the last two."""
     shape, strides = x.shape[:-2], x.strides[:-2]
     steps = [0 if n == 1 and of != 1 else step for n, of, step in zip(shape, batch[len(batch) - len(shape):], strides)]
     return [0] * (len(batch) - len(shape)) + steps
 
 
 def turned(x: Array) -> tuple[int, int]:
-    """Return how CBLAS is to take matrices, and how far apart their rows, or columns, are."""
+    """Return the CBLAS transposition flag of matrices, and their leading dimension."""
     m, n = x.shape[-2:]
     (down, right), step = x.strides[-2:], itemsize(x.kind)
     if right == step or n == 1:
@@ -99,7 +99,7 @@ def turned(x: Array) -> tuple[int, int]:
 
 
 def matrix(f: Function, x: Array) -> Array:
-    """Return matrices that lie as CBLAS takes them: rows or columns whose numbers lie together."""
+    """Return matrices with a layout that CBLAS accepts: contiguous rows or contiguous columns."""
     m, n = x.shape[-2:]
     (down, right), step = x.strides[-2:], itemsize(x.kind)
     by_rows = (right == step or n == 1) and (m == 1 or (down % step == 0 and down >= step * n))

@@ -1,4 +1,4 @@
-"""reductions: sums and their kin of long arrays along some of their axes, and products of rows."""
+"""reductions: reductions of long arrays along some of their axes, and vecdot."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tapegrad.compile.native.vectors import Operand, Vectors, nest
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call
 
-LONG = 1 << 12  # numbers of a sum along the last axis, at most: of more NumPy's way of adding loses fewer digits
-AT_ONCE = 4  # vectors of columns that are summed at once
+LONG = 1 << 12  # maximal length of a sum along the last axis: beyond, NumPy's pairwise sum loses fewer digits
+AT_ONCE = 4  # vectors of columns summed at once
 
 
 def lower_along(f: Function, op: Call) -> Value:
-    """Write a reduction of a long array along some of its axes."""
+    """Emit a reduction of a long array along some of its axes."""
     x, kind = f.array(op.args[0]), kind_of(op.spec)
     n = len(x.shape)
     axes = reduced(op, n)
@@ -70,19 +70,19 @@ Fold = Callable[[str, str], str]
 
 
 def folded(f: Function, fn: Op, kind: str) -> Fold:
-    """Return what joins two numbers, or two vectors, of a reduction."""
+    """Return the function that combines two numbers, or two vectors, in a reduction."""
     row = ROWS[JOINS[fn]]
     return lambda a, b: row.write(f, [a, b], kind)
 
 
 def read(v: Vectors, kind: str, at: str, step: int, count: int, to: str) -> str:
-    """Read numbers as those of another kind."""
+    """Load numbers and convert them to another kind."""
     with v.f.computing(v.lanes):
         return v.f.convert(v.load(kind, at, step, count), kind, to)
 
 
 def identity(fn: Op, kind: str) -> Any:
-    """Return the number that a sum, a maximum or a minimum of numbers of a kind begins with."""
+    """Return the initial value of a sum, maximum, minimum, any or all."""
     if fn not in (ops.max, ops.min):
         return fn is ops.all
     if kind in FLOATS:
@@ -93,8 +93,7 @@ def identity(fn: Op, kind: str) -> Any:
 
 def along_line(f: Function, v: Vectors, kind: str, n: int, now: str, start: str, fold: Fold,
                given: Callable[[str, int], str]) -> str:
-    """Join n numbers, a vector of them at once, to a vector; what there are not of the last is what a fold starts with.
-    """
+    """Combine n numbers into a vector, one vector at a time; the last one is padded with the initial value."""
     def joined(now: str, k: str, count: int) -> str:
         text = given(k, count)
         with f.computing(v.lanes):
@@ -107,7 +106,7 @@ def along_line(f: Function, v: Vectors, kind: str, n: int, now: str, start: str,
 
 def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[int], made: Array, to: Sequence[int],
                fold: Fold, count: int) -> None:
-    """Reduce what lies together: a vector of sums for each number of the result."""
+    """Reduce along contiguous numbers: a vector of partial results for each result."""
     op = f.now
     n, step = x.shape[gone[0]], x.strides[gone[0]]
     kind = made.kind
@@ -133,7 +132,7 @@ def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[in
 
 def along_columns(f: Function, v: Vectors, x: Array, gone: list[int], order: list[int], kept: list[int], made: Array,
                   to: Sequence[int], fold: Fold, count: int) -> None:
-    """Reduce along axes beside which numbers lie together: a vector of the result at once, or several."""
+    """Reduce along axes next to a contiguous axis: one or several vectors of results at once."""
     op, kind, t = f.now, made.kind, v.lanes.type(made.kind)
     steps = dict(zip(kept, to))
     n, step, out = x.shape[order[-1]], x.strides[order[-1]], steps[order[-1]]
@@ -176,7 +175,7 @@ def along_columns(f: Function, v: Vectors, x: Array, gone: list[int], order: lis
 
 
 def lower_row_products(f: Function, op: Call) -> Value:
-    """Write the products of rows of long arrays with rows."""
+    """Emit vecdot of long arrays."""
     a, b = (stored(f, x) for x in op.args)
     kind, n = kind_of(op.spec), a.shape[-1]
     if op.kwargs or kind not in FLOATS or {a.kind, b.kind} != {kind} or b.shape[-1] != n or n > LONG:

@@ -1,8 +1,8 @@
-"""rows: which calls on long arrays run row by row in one loop, and what each of them is for one row.
+"""rows: which calls on long arrays run row by row in one loop, and the form of each for one row.
 
 A batch is the axes that a loop runs over: the first axis of a table of many short rows, all axes of any other long
-array, whose rows are then numbers. A call belongs to a batch if each row of its result follows from the same row of
-its arguments, or if it is a reduction over the whole batch.
+array, whose rows are then numbers. A call belongs to a batch if each row of its result depends on the same row of its
+arguments only, or if it is a reduction over the whole batch.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Shape = tuple[int, ...]
 ROW = 32  # elements of a row, at most
 FEW = 16  # rows, at least
 PRODUCT = 256  # multiplications of a product of one row
-MATRIX = 144  # elements of a matrix by which rows are multiplied: of more, BLAS is faster
+MATRIX = 144  # elements of a matrix that multiplies rows: beyond, BLAS is faster
 SINKS = {**{fn: fn.__name__ for fn in JOINS}, **dict.fromkeys(
     (ops.mean, ops.vdot, ops.vecdot, ops.dot, ops.matmul), "sum")}
-"""How the rows of a reduction over a batch come together."""
+"""The operation that combines the rows of a reduction over a batch."""
 
 
 class Form(NamedTuple):
-    """A call as it is for one row: `along` are the arguments of which it uses the same row, `sink` says how rows come
-    together where the batch is reduced.
+    """A call for one row: of the arguments `along` it uses the same row; `sink` names the operation that combines rows
+    if the batch is reduced.
     """
 
     fn: Op
@@ -45,7 +45,7 @@ class Form(NamedTuple):
 
 
 def batch_of(x: Spec) -> Shape | None:
-    """Return the axes that a loop over an array runs over, None for a short one."""
+    """Return the axes that a loop over an array runs over, None for a short array."""
     if element_kind(x) is None or is_few(x.shape):
         return None
     if x.ndim > 1 and x.shape[0] >= FEW and math.prod(x.shape[1:]) <= ROW:
@@ -54,21 +54,21 @@ def batch_of(x: Spec) -> Shape | None:
 
 
 def row_spec(x: Spec, shape: Shape) -> Spec:
-    """Return the spec of a row of an array, or of a number."""
+    """Return the spec of a row of this shape; of a number, its own."""
     if not x.is_array or x.dtype is None:
         return x
     return Spec(np.ndarray, x.dtype, shape, dense(shape, x.itemsize)) if shape else Spec(x.dtype.type, x.dtype, (), ())
 
 
 def lead_of(x: Any, rank: int) -> tuple[Shape, Shape]:
-    """Return the axes of an argument that belong to the batch, and those of a row of so many axes."""
+    """Return the axes of an argument that belong to the batch, and those of a row with `rank` axes."""
     shape = spec_of(x).shape
     cut = max(len(shape) - rank, 0)
     return shape[:cut], shape[cut:]
 
 
 def form(op: Operation) -> tuple[Shape, Form] | None:
-    """Return the batch that a call belongs to, and what it is for one row; None for a call that runs in no loop."""
+    """Return the batch of a call and its form for one row; None for a call that runs in no loop."""
     if not isinstance(op.fn, Op):
         return None
     write = _FORMS.get(op.fn)
@@ -121,14 +121,14 @@ def _reduction(op: Call, batch: Shape, x: Spec) -> Form | None:
     shape = tuple([1 if a in axes else k for a, k in enumerate(x.shape) if keep or a not in axes])
     row = shape[n:] if keep or not whole else shape
     fn = ops.sum if whole and op.fn is ops.mean else op.fn
-    if not inside:  # rows come together as they are
+    if not inside:  # rows are combined elementwise
         fn, kwargs = ops.astype, {}
         row = x.shape[n:]
     else:
         kwargs = {"axis": inside, "keepdims": keep}
     if not whole and not inside:
         return None
-    spec = Spec(np.ndarray, op.spec.dtype, shape)  # also where the result is a number
+    spec = Spec(np.ndarray, op.spec.dtype, shape)  # even if the result is a number
     return Form(fn, op.args, kwargs, row_spec(spec, row), frozenset(op.args), SINKS[op.fn] if whole else "")
 
 
@@ -158,7 +158,7 @@ def _product(op: Call, batch: Shape, x: Spec) -> Form | None:
 
 
 def _reads(op: Call, batch: Shape, y: Spec) -> Form | None:
-    """x[:, ...] of a table, and x[i] for a list of integers i."""
+    """Return the form of x[:, ...] of a table, or of x[i] for an array of integers i."""
     x, index = op.args[0], op.args[1:]
     if len(batch) != 1 or op.kwargs or not isinstance(x, Operation) or element_kind(x.spec) is None:
         return None
@@ -174,7 +174,7 @@ def _reads(op: Call, batch: Shape, y: Spec) -> Form | None:
 
 
 def _within(index: Sequence[Any], ndim: int) -> tuple[Any, ...] | None:
-    """Return the index of a row that an index of a table is, None where it does more than that."""
+    """Return the index within a row that an index of a table amounts to, None if it selects rows."""
     if any(isinstance(part, (Operation, np.ndarray, list)) for part in index) or not index:
         return None
     if index[0] is Ellipsis:
@@ -185,7 +185,7 @@ def _within(index: Sequence[Any], ndim: int) -> tuple[Any, ...] | None:
 
 
 def _writes(op: Call, batch: Shape, y: Spec) -> Form | None:
-    """Pieces in their columns of a table, added to zeros, or written."""
+    """Return the form of a scatter or setitem of columns of a table."""
     if len(batch) != 1:
         return None
     rank = y.ndim - 1
@@ -225,13 +225,13 @@ def _writes(op: Call, batch: Shape, y: Spec) -> Form | None:
 
 
 def _are_places(index: Sequence[Any], batch: Shape) -> bool:
-    """True for lists of integers, one for each row of a batch."""
+    """Return whether an index consists of integer arrays, one integer for each row of a batch."""
     return len(index) > 0 and all(isinstance(part, Operation) and element_kind(part.spec) == "i"
                                   and part.spec.shape == batch for part in index)
 
 
 def _adds_rows(op: Operation) -> bool:
-    """True for a sum of rows in places that lists of integers say."""
+    """Return whether a scatter adds rows at integer arrays of indices."""
     piece, *index = op.args
     if op.kwargs.keys() - {"shape", "ranks", "order"} or op.kwargs["ranks"] != (len(index),):
         return False
@@ -247,12 +247,12 @@ def _adds(op: Call, batch: Shape, x: Spec) -> Form | None:
 
 
 def _rank(y: Spec, index: tuple[Any, ...]) -> int:
-    """Return how many axes what an index takes out of a row has."""
+    """Return the number of axes of the part that an index selects from a row."""
     return int(np.ndim(np.empty(y.shape[1:])[index]))
 
 
 def _moves(op: Call, batch: Shape, y: Spec) -> Form | None:
-    """Moves within rows."""
+    """Return the form of a call that moves elements within rows."""
     if len(batch) != 1 or not all(isinstance(x, Operation) and x.spec.dtype == y.dtype for x in _moved(op)):
         return None
     args, kwargs, row = op.args, dict(op.kwargs), row_spec(y, y.shape[1:])
@@ -289,7 +289,7 @@ def _moved(op: Call) -> tuple[Any, ...]:
 
 
 def is_view(op: Operation) -> bool:
-    """True for a call that costs nothing on an array in memory, where it only gives an address."""
+    """Return whether a call on an array in memory only computes an address."""
     return op.fn in _VIEWS and not any(
         isinstance(x, (Operation, np.ndarray)) and not isinstance(x, Constant) for x in op.args[1:])
 

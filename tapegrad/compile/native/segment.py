@@ -1,4 +1,4 @@
-"""segment: the operations of a tape that stay in Python between two stretches of native code, as a tape."""
+"""segment: operations that stay in Python between two stretches of native code, as a tape."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 
 def segment(tape: Tape, calls: Sequence[Operation] | dict[Operation, None],
             function: Any) -> tuple[Tape, list[Operation], list[Operation]]:
-    """Return a tape of some of a tape's operations, what it is given, and what it returns, a tuple.
+    """Return a tape of some of a tape's operations, its inputs, and the operations whose values it returns.
 
-    Views that native code made as addresses are made again there.
+    Views that native code holds as addresses are computed again on it.
     """
     inside = set(calls)
     todo = list(calls)

@@ -1,6 +1,6 @@
-"""small: calls on small arrays, whose elements are in registers: moves, sums, products.
+"""small: moves, reductions and products of small arrays, whose elements are in registers.
 
-An op that only moves elements is run by NumPy when the tape is compiled, on the numbers of elements in their stead.
+An op that only moves elements runs in NumPy when the tape is compiled, on the positions of the elements.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tapegrad.tape.tape import Call, Constant, operands
 MOVES = [op for op in OPS.values() if op.memory.moved and op is not ops.where and op not in LOWERINGS]
 ZEROS, ONES = (ops.zeros, ops.empty, ops.zeros_like, ops.empty_like), (ops.ones, ops.ones_like)
 NEW = (*ZEROS, *ONES, ops.full, ops.full_like)
-PRODUCT = 256  # multiplications of a product that is written out, at most
+PRODUCT = 256  # multiplications of an unrolled product, at most
 
 
 def is_value(f: Function, x: Spec) -> bool:
-    """True for what is in registers."""
+    """Return whether a value is held in registers."""
     return number_kind(x) is not None or f.is_small(x)
 
 
@@ -53,7 +53,7 @@ def result(f: Function, op: Call, parts: Sequence[str], kind: str) -> Value:
 
 
 def lower_move(f: Function, op: Call) -> Value:
-    """Write a call that only moves elements; of a long array a view, or a row of it."""
+    """Emit a call that only moves elements; for a long array, as a view."""
     if not is_value(f, op.spec) or not all(is_value(f, x.spec) or isinstance(x, Constant) for x in operands(op)):
         return lower_view(f, op)
     index = () if op.fn in (ops.concat, ops.stack) else op.args[2 if op.fn is ops.setitem else 1:]
@@ -82,8 +82,8 @@ def required_kind(x: Spec) -> str:
 
 
 def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any], of_complex: bool = False) -> Any:
-    """Return which element stands where, 0 for a zero. Raises Unlowered for a call that does more than move them: other
-    numbers in their stead, complex ones too, must come out in the same places.
+    """Return the position of the input element at each result position, 0 for a zero. Raises Unlowered for a call that
+    does not merely move elements: the test is that random numbers, also complex ones, arrive at the same positions.
     """
     places = np.asarray(op.fn.impl(*[x if x.shape else x[()] for x in numbered], *index, **op.kwargs))
     others = np.random.default_rng(0).normal(size=1 + sum(x.size for x in numbered))
@@ -98,7 +98,7 @@ def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any], of_complex
 
 
 def lower_scatter(f: Function, op: Call) -> Value:
-    """Write a sum of pieces in their places among zeros."""
+    """Emit a scatter: a sum of pieces, zero elsewhere."""
     shape, ranks, at = op.kwargs["shape"], op.kwargs["ranks"], 0
     if op.kwargs.keys() - {"shape", "ranks", "order", "through"} or not f.is_small(op.spec):
         raise Unlowered("a scatter into memory")
@@ -124,7 +124,7 @@ def lower_scatter(f: Function, op: Call) -> Value:
 
 
 def lower_constant(f: Function, op: Call) -> Value:
-    """Write zeros, ones, or one number everywhere."""
+    """Emit an array of zeros, ones, or one number."""
     if not f.is_small(op.spec):
         raise Unlowered("in memory")
     kind = required_kind(op.spec)
@@ -135,7 +135,7 @@ def lower_constant(f: Function, op: Call) -> Value:
 
 
 def filling(f: Function, op: Call, kind: str) -> Number | Elements | Array:
-    """Return what a new array is filled with."""
+    """Return the value that fills a new array."""
     if op.fn in (*ZEROS, *ONES):
         return Number(f.lanes.constant(int(op.fn in ONES), kind), kind)
     if len(op.args) < 2:
@@ -144,7 +144,7 @@ def filling(f: Function, op: Call, kind: str) -> Number | Elements | Array:
 
 
 def lower_reduction(f: Function, op: Call) -> Value:
-    """Write a reduction of a small array."""
+    """Emit a reduction of a small array."""
     axes = reduced(op, spec_of(op.args[0]).ndim)
     if axes is None or not is_value(f, spec_of(op.args[0])) or not is_value(f, op.spec):
         raise Unlowered("a reduction in memory, or of its own kind")
@@ -174,14 +174,14 @@ def lower_reduction(f: Function, op: Call) -> Value:
 
 
 def over(f: Function, text: str, count: int, kind: str) -> str:
-    """Write a sum, of any numbers but integers, divided by how many there are."""
+    """Emit a sum divided by the number of terms; not for integers."""
     if kind not in INEXACT:
         raise Unlowered("a mean of integers")
     return ROWS[ops.divide].write(f, [text, f.lanes.constant(count, kind)], kind)
 
 
 def total(f: Function, texts: Sequence[str], kind: str) -> str:
-    """Add numbers as NumPy does: one after the other up to seven of them, of more eight sums."""
+    """Emit a sum in NumPy's order: sequentially for less than eight numbers, else in eight partial sums."""
     def add(a: str, b: str) -> str:
         return ROWS[ops.add].write(f, [a, b], kind)
     if not texts:
@@ -202,7 +202,7 @@ def total(f: Function, texts: Sequence[str], kind: str) -> str:
 
 
 def lower_product(f: Function, op: Call) -> Value:
-    """Write a product of small arrays: matmul and its kin, dot, vdot."""
+    """Emit a product of small arrays: matmul and its kin, dot, vdot."""
     a, b = map(spec_of, op.args[:2])
     if op.kwargs or len(op.args) != 2 or not is_value(f, op.spec) or not a.shape or not b.shape or not all(
             f.is_small(spec_of(x)) or isinstance(f.env.get(x), Elements) for x in op.args):

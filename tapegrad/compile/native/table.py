@@ -1,4 +1,4 @@
-"""table: how an elementwise op is computed, one row each: of numbers, and of vectors of them alike."""
+"""table: the table of lowerings of elementwise ops, one row each, for numbers and for vectors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Row = Callable[[Emitter, "list[str]", str], str]
 
 
 class Lowering(NamedTuple):
-    """A row: how values come of the texts of arguments, which are of one kind, for floats, integers, bools and complex
-    numbers, None where it has none for these; and what the result is: "b" for a bool, "part" for a real number of
-    complex ones, "" for what the arguments are.
+    """A row: the code for floats, integers, bools and complex numbers, from arguments of one kind, None if there is
+    none; `gives` is the result's kind: "b" for bool, "part" for the real type of complex numbers, "" for the arguments'
+    kind.
     """
 
     floats: Row | None = None
@@ -28,16 +28,16 @@ class Lowering(NamedTuple):
     gives: str = ""
 
     def of(self, kind: str) -> Row | None:
-        """Return the row for numbers of a kind."""
+        """Return the code for numbers of a kind."""
         return (self.floats if kind in FLOATS else self.integers if kind in INTEGERS
                 else self.complex if kind in COMPLEX else self.bools)
 
     def result(self, kind: str) -> str:
-        """Return the kind of the result of numbers of a kind."""
+        """Return the kind of the result for arguments of a kind."""
         return "b" if self.gives == "b" else ELEMENTS[kind].part or kind if self.gives else kind
 
     def write(self, emit: Emitter, xs: list[str], kind: str) -> str:
-        """Write a call of numbers of a kind. Raises Unlowered where there is no row."""
+        """Emit a call on numbers of a kind. Raises Unlowered if there is no code."""
         row = self.of(kind)
         if row is None:
             raise Unlowered("of such numbers")
@@ -67,11 +67,11 @@ def _intrinsic(name: str, end: str = "") -> Row:
 VECTORS = frozenset(["sin", "cos", "tan", "exp", "log", "tanh", "log1p", "expm1", "sinh", "cosh", "atan", "asin",
                      "acos", "erf", "erfc", "exp2", "log2", "log10", "cbrt", "asinh", "acosh", "atanh", "pow", "atan2",
                      "hypot"])
-"""What glibc's libmvec has of several numbers at once."""
+"""The vectorised functions in glibc's libmvec."""
 
 
 def _library(name: str) -> Row:
-    """A function of libm, of vectors libmvec's: its symbols tell the registers and how many numbers are in them."""
+    """A function of libm, or of libmvec for vectors, whose symbols encode register size and lanes."""
     def write(emit: Emitter, xs: list[str], kind: str) -> str:
         end, bits = "f" if kind == "s" else "", 8 * emit.lanes.width * itemsize(kind)
         if emit.lanes.width > 1 and (not emit.lanes.library or name not in VECTORS or bits not in _REGISTERS):
@@ -88,7 +88,7 @@ _REGISTERS = {512: "e", 256: "d", 128: "b"}
 
 
 def _extremum(condition: str) -> Row:
-    """NumPy's maximum and minimum: a nan wins, the first of two, and of equal numbers the second."""
+    """NumPy's maximum and minimum: a nan wins, of two nans the first, and of equal numbers the second."""
     def write(emit: Emitter, xs: list[str], kind: str) -> str:
         t, b = emit.lanes.type(kind), emit.lanes.type("b")
         wins = emit.op(f"fcmp {condition} {t} {xs[0]}, {xs[1]}")
@@ -102,12 +102,12 @@ def _sign(emit: Emitter, xs: list[str], kind: str) -> str:
     t, (one, zero, minus) = emit.lanes.type(kind), (emit.lanes.constant(n, kind) for n in (1, 0, -1))
     above, below = (emit.op(f"{compare}{order}{name} {t} {xs[0]}, {zero}") for name in ("gt", "lt"))
     none = emit.op(f"{compare}eq {t} {xs[0]}, {zero}")
-    rest = emit.select(none, kind, zero, xs[0])  # a nan
+    rest = emit.select(none, kind, zero, xs[0])  # nan
     return emit.select(above, kind, one, emit.select(below, kind, minus, rest))
 
 
 def _logaddexp(emit: Emitter, xs: list[str], kind: str) -> str:
-    """The larger number, and log(1 + exp(-|x - y|)): of two infinities a nan with a flag, which leaves."""
+    """The larger number plus log(1 + exp(-|x - y|)); for two equal infinities a nan with a flag, which bails out."""
     t = emit.lanes.type(kind)
     apart = emit.op(f"fsub {t} {xs[0]}, {xs[1]}")
     above = emit.op(f"fcmp ogt {t} {apart}, {emit.lanes.constant(0.0, kind)}")
@@ -117,28 +117,28 @@ def _logaddexp(emit: Emitter, xs: list[str], kind: str) -> str:
 
 
 def _no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
-    """A product that is 0 where its first factor is, without the flag of 0 times inf."""
+    """A product that is 0 where its first factor is 0, without the flag of 0 * inf."""
     t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
     none = emit.op(f"fcmp oeq {t} {xs[0]}, {zero}")
     return emit.op(f"fmul {t} {xs[0]}, {emit.select(none, kind, zero, xs[1])}")
 
 
 def _both_no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
-    """A product that is 0 where a factor is, without the flag of 0 times inf."""
+    """A product that is 0 where either factor is 0, without the flag of 0 * inf."""
     t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
     none = emit.op(f"fcmp oeq {t} {xs[1]}, {zero}")
     return _no_nan(emit, [emit.select(none, kind, zero, xs[0]), xs[1]], kind)
 
 
 def _ratio_no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
-    """A quotient that is 0 where its dividend is, without the flag of 0 / 0."""
+    """A quotient that is 0 where its dividend is 0, without the flag of 0 / 0."""
     t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
     none = emit.op(f"fcmp oeq {t} {xs[0]}, {zero}")
     return emit.op(f"fdiv {t} {xs[0]}, {emit.select(none, kind, emit.lanes.constant(1.0, kind), xs[1])}")
 
 
 def _defined(emit: Emitter, xs: list[str], kind: str) -> str:
-    """A quotient that is 0 where both numbers are."""
+    """A quotient that is 0 where both numbers are 0."""
     t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
     none = [emit.op(f"fcmp oeq {t} {x}, {zero}") for x in xs]
     both = emit.op(f"and {emit.lanes.type('b')} {', '.join(none)}")
@@ -154,7 +154,7 @@ def _expit(emit: Emitter, xs: list[str], kind: str) -> str:
 
 
 def _xlogy(emit: Emitter, xs: list[str], kind: str) -> str:
-    """x log(y), 0 where x is and y is a number."""
+    """x log(y), 0 where x is 0 and y is not nan."""
     t, zero = emit.lanes.type(kind), emit.lanes.constant(0.0, kind)
     none = emit.op(f"fcmp oeq {t} {xs[0]}, {zero}")
     known = emit.op(f"fcmp ord {t} {xs[1]}, {xs[1]}")
@@ -173,7 +173,7 @@ def _where(emit: Emitter, xs: list[str], kind: str) -> str:
 
 
 def _where_floats(emit: Emitter, xs: list[str], kind: str) -> str:
-    """A choice of both numbers, each with its warning."""
+    """A selection for which both numbers are computed, with the warnings of both."""
     def known(part: str, x: str) -> str:
         return x if emit.lanes.width == 1 or not x.startswith("%") else emit.opaque(x, part, emit.lanes)
     both = [emit.by_parts(kind, known, x) for x in xs[1:]]
@@ -201,7 +201,7 @@ def _not(emit: Emitter, xs: list[str], kind: str) -> str:
 
 
 def _finite(condition: str) -> Row:
-    """A question about |x| and infinity."""
+    """A comparison of |x| with infinity."""
     def write(emit: Emitter, xs: list[str], kind: str) -> str:
         size = ROWS[ops.abs].write(emit, xs, kind)
         return emit.op(f"fcmp {condition} {emit.lanes.type(kind)} {size}, {emit.lanes.constant(float('inf'), kind)}")
@@ -209,7 +209,7 @@ def _finite(condition: str) -> Row:
 
 
 def _quotient(name: str) -> Row:
-    """The integer that a quotient is at least, or what it leaves; leaves where there is none, as NumPy warns there."""
+    """The floor quotient of integers, or the remainder; bails out where NumPy warns."""
     def write(emit: Emitter, xs: list[str], kind: str) -> str:
         t, b, zero, (x, by) = emit.lanes.type(kind), emit.lanes.type("b"), emit.lanes.constant(0, kind), xs
         low = emit.op(f"icmp ne {t} {x}, {emit.lanes.constant(-1 << 8 * itemsize(kind) - 1, kind)}")
@@ -225,7 +225,7 @@ def _quotient(name: str) -> Row:
 
 
 def require_all(emit: Emitter, condition: str) -> None:
-    """Leave unless a condition holds of all numbers."""
+    """Bail out unless a condition holds for all lanes."""
     if emit.lanes.width > 1:
         name = f"@llvm.vector.reduce.and.v{emit.lanes.width}i1"
         emit.declare(f"declare i1 {name}({emit.lanes.type('b')})")
@@ -233,7 +233,7 @@ def require_all(emit: Emitter, condition: str) -> None:
     emit.require(condition)
 
 
-# -- complex numbers: by NumPy's formulas
+# -- complex numbers, by NumPy's formulas
 
 def _product(emit: Emitter, xs: list[str], kind: str) -> str:
     (a, b), (c, d) = (emit.parts(x, kind) for x in xs)
@@ -243,7 +243,7 @@ def _product(emit: Emitter, xs: list[str], kind: str) -> str:
 
 
 def _ratio(emit: Emitter, xs: list[str], kind: str) -> str:
-    """A quotient by Smith's algorithm; by 0 it is a nan with a flag, and leaves."""
+    """A quotient by Smith's algorithm; division by 0 gives a nan with a flag, which bails out."""
     part = ELEMENTS[kind].part
     (a, b), (c, d), t = *(emit.parts(x, kind) for x in xs), emit.lanes.type(part)
     sizes = [ROWS[ops.abs].write(emit, [x], part) for x in (c, d)]
@@ -264,7 +264,7 @@ def _conjugate(emit: Emitter, xs: list[str], kind: str) -> str:
 
 
 def _exponential(emit: Emitter, xs: list[str], kind: str) -> str:
-    """exp(a) cos(b) and exp(a) sin(b), of a real number b itself. An infinite a leaves: 0 * a is a nan with a flag."""
+    """exp(a) cos(b) and exp(a) sin(b); b itself if it is 0. An infinite a bails out: 0 * a is a nan with a flag."""
     (a, b), part = emit.parts(xs[0], kind), ELEMENTS[kind].part
     t, none = emit.lanes.type(part), emit.lanes.constant(0, part)
     size, angle = _library("exp")(emit, [a], part), emit.op(f"fadd {t} {b}, {emit.op(f'fmul {t} {a}, {none}')}")
@@ -285,7 +285,7 @@ def _alike(compare: str, join: str) -> Row:
 
 
 SAME = frozenset([ops.positive, ops.copy, ops.conjugate, ops.real, ops.scalar, ops.stop_gradient])
-"""Ops that return a real number as it is."""
+"""Ops that return a real number unchanged."""
 _ADD, _SUBTRACT, _COPY = (_by_parts(_instruction("fadd")), _by_parts(_instruction("fsub")),
                           Lowering(_same, _same, _same, _same))
 
@@ -330,23 +330,23 @@ ROWS: dict[Op, Lowering] = {
     ops.conjugate: Lowering(_same, _same, None, _conjugate),
     ops.real: Lowering(_same, _same, _same, lambda emit, xs, kind: emit.parts(xs[0], kind)[0], "part"),
     ops.imag: Lowering(complex=lambda emit, xs, kind: emit.parts(xs[0], kind)[1], gives="part"),
-    ops.where: Lowering(_where_floats, _where, _where, _where_floats),  # but for the condition
+    ops.where: Lowering(_where_floats, _where, _where, _where_floats),  # except for the condition
     **{op: Lowering(_library(op.__name__)) for op in (
         ops.sin, ops.cos, ops.tan, ops.asin, ops.acos, ops.atan, ops.sinh, ops.cosh, ops.tanh, ops.asinh, ops.acosh,
         ops.atanh, ops.exp2, ops.expm1, ops.log, ops.log2, ops.log10, ops.log1p, ops.cbrt, ops.erf, ops.erfc,
         ops.atan2, ops.hypot, ops.pow)},
     ops.exp: Lowering(_library("exp"), complex=_exponential),
 }
-"""What is computed element by element. Additions and multiplications are not contracted: arithmetic is NumPy's and
-Python's, bit for bit.
+"""The elementwise lowerings. Additions and multiplications are not contracted: results equal NumPy's and Python's, bit
+for bit.
 """
 JOINS = {ops.sum: ops.add, ops.mean: ops.add, ops.max: ops.maximum, ops.min: ops.minimum, ops.any: ops.logical_or,
          ops.all: ops.logical_and}
-"""What joins two numbers of a reduction."""
+"""The op that combines two numbers in a reduction."""
 
 
 def reduces(fn: Op, x: str | None, y: str | None) -> bool:
-    """True where there is native code for a reduction of numbers of kind x to those of kind y."""
+    """Return whether a reduction from numbers of kind x to kind y has native code."""
     if x is None or y is None or (x in COMPLEX) != (y in COMPLEX):
         return False
     if fn in (ops.max, ops.min):
@@ -355,7 +355,7 @@ def reduces(fn: Op, x: str | None, y: str | None) -> bool:
 
 
 def reduced(op: Call, ndim: int) -> list[int] | None:
-    """Return along which axes a call reduces; None where it does more."""
+    """Return the axes that a call reduces; None if it has further arguments."""
     if op.kwargs.keys() - {"axis", "keepdims"} or len(op.args) != 1:
         return None
     axis = op.kwargs.get("axis")
@@ -364,4 +364,4 @@ def reduced(op: Call, ndim: int) -> list[int] | None:
 
 
 BARE = {ops.add: "add", ops.subtract: "sub", ops.multiply: "mul"}
-"""LLVM's names of what is computed of Python's integers, which leaves where they do not fit 64 bits."""
+"""LLVM's names of integer operations; on Python integers they bail out beyond 64 bits."""

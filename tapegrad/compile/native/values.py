@@ -1,4 +1,4 @@
-"""values: what stands in native code for the value of an operation."""
+"""values: the forms that an operation's value takes in native code."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from tapegrad.tape.spec import Spec, spec_of
 
-SMALL = 12  # elements of an array that lie in registers, at most: more of them are faster as vectors in memory
-TABLE = 64  # the same where no axis is as long as a vector
+SMALL = 12  # maximal number of elements in registers: more are faster as vectors in memory
+TABLE = 64  # the same if every axis is shorter than a vector
 VECTOR = 8
 
 
 class Element(NamedTuple):
-    """A kind of numbers: LLVM's type in a register and in memory, NumPy's dtype, how LLVM's names of functions of it
-    end, and the kind of the two parts of a complex number.
+    """A kind of numbers: its LLVM type in registers and in memory, its NumPy dtype, the suffix of LLVM intrinsics, and
+    for complex numbers the kind of the two parts.
     """
 
     register: str
@@ -27,7 +27,7 @@ class Element(NamedTuple):
 
     @property
     def itemsize(self) -> int:
-        """Bytes in memory."""
+        """The size in memory, in bytes."""
         return int(self.dtype.itemsize)
 
 
@@ -40,7 +40,7 @@ ELEMENTS = {"f": _element("float64", "double", "f64"), "s": _element("float32", 
             "b": _element("bool", "i1", "i8"),
             "c": _element("complex128", "{ double, double }", "f64", "f"),
             "z": _element("complex64", "{ float, float }", "f32", "s")}
-"""The numbers that native code computes with, by the letters of their kinds; Python's int while it fits 64 bits."""
+"""The number kinds of native code by letter; Python's int is "i" while it fits 64 bits."""
 FLOATS, INTEGERS, COMPLEX = frozenset("fs"), frozenset("ij"), frozenset("cz")
 INEXACT = FLOATS | COMPLEX
 KINDS = {element.dtype: kind for kind, element in ELEMENTS.items()}
@@ -49,7 +49,7 @@ _KINDS: dict[Any, str] = {float: "f", int: "i", bool: "b", complex: "c",
 
 
 class Unlowered(Exception):
-    """There is no native code for a call: it stays in Python."""
+    """A call has no native code: it stays in Python."""
 
 
 class Number(NamedTuple):
@@ -60,7 +60,7 @@ class Number(NamedTuple):
 
 
 class Elements(NamedTuple):
-    """A small array whose elements are in registers, row by row."""
+    """A small array whose elements are in registers, in C order."""
 
     parts: tuple[str, ...]
     shape: tuple[int, ...]
@@ -69,7 +69,7 @@ class Elements(NamedTuple):
 
 class Array(NamedTuple):
     """An array in memory: the address of its first element and its strides in bytes; `owner` is the slot of the object
-    that it lies in, or a block of the function's own memory, None where the caller keeps it.
+    that holds it, or a block of the function's memory, None if the caller keeps it alive.
     """
 
     data: str
@@ -80,30 +80,29 @@ class Array(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of elements."""
         return math.prod(self.shape)
 
 
 class Object(NamedTuple):
-    """A pointer to an object of Python's."""
+    """A pointer to a Python object."""
 
     ir: str
     owner: int | None
 
 
 class Rows(NamedTuple):
-    """What a loop has kept of each run: one row a run, in one block of memory."""
+    """The values that a loop has kept: one row a run, in one block of memory."""
 
     base: str
     step: int  # bytes from row to row
-    offset: int  # of this value in a row
+    offset: int  # of the value within a row
     shape: tuple[int, ...] | None  # None for a number
     kind: str
-    owner: Any  # the block of the function's own memory
+    owner: Any  # the block of the function's memory
 
 
 class Results(NamedTuple):
-    """What a loop returns."""
+    """The results of a loop or a batch."""
 
     parts: tuple[Any, ...]
 
@@ -112,12 +111,12 @@ Value = Number | Elements | Array | Object | Rows | Results
 
 
 def number_kind(x: Spec) -> str | None:
-    """Return the kind of a number in a register, None for what is none."""
+    """Return the kind of a number in a register, None for another value."""
     return _KINDS.get(x.type)
 
 
 def element_kind(x: Spec) -> str | None:
-    """Return the kind of the elements of an array, None for one that native code does not compute with."""
+    """Return the kind of an array's elements, None if native code does not support them."""
     return KINDS.get(x.dtype) if x.is_array and x.dtype is not None and x.dtype.isnative else None
 
 
@@ -127,7 +126,7 @@ def kind_of(x: Spec) -> str | None:
 
 
 def natural(x: Spec) -> tuple[int, ...]:
-    """Return the strides of a new array that lies as an operation's value was recorded to lie, if that had no gaps."""
+    """Return the strides of a new array with the recorded axis order of a value, without gaps."""
     assert x.dtype is not None
     given = x.strides
     if given is None or not x.size or x.ndim < 2:
@@ -140,27 +139,27 @@ def natural(x: Spec) -> tuple[int, ...]:
 
 
 def is_small(x: Spec) -> bool:
-    """True for an array whose elements are held in registers."""
+    """Return whether an array's elements are held in registers."""
     return element_kind(x) is not None and is_few(x.shape)
 
 
 def is_few(shape: tuple[int, ...]) -> bool:
-    """True for so many numbers as are held in registers."""
+    """Return whether an array of this shape is held in registers."""
     n = math.prod(shape)
     return n <= SMALL or (n <= TABLE and max(shape) < VECTOR)
 
 
 def constant_kind(x: Any) -> str | None:
-    """Return the kind of a plain number; None for an integer that float64 cannot tell from its neighbours, too."""
+    """Return the kind of a plain number; None also for an integer beyond float64's exact range."""
     kind = number_kind(spec_of(x))
     return None if kind in ("i", "j") and abs(int(x)) > 1 << 53 else kind
 
 
 def dense(shape: tuple[int, ...], itemsize: int = 1) -> tuple[int, ...]:
-    """Return the strides of an array that lies row by row, in elements unless their size is given."""
+    """Return the strides of an array in C order, in elements unless their size is given."""
     return tuple([itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape))])
 
 
 def itemsize(kind: str) -> int:
-    """Return how many bytes a number takes in memory."""
+    """Return the size of a number in memory, in bytes."""
     return ELEMENTS[kind].itemsize

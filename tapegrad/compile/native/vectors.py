@@ -1,4 +1,4 @@
-"""vectors: loads and stores of vectors, and loops over the axes that arrays have in common."""
+"""vectors: loads and stores of vectors, and loops over the common axes of arrays."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ Shape = tuple[int, ...]
 
 
 class Operand(NamedTuple):
-    """An array that rows are read from or written to: its strides along the batch, and where in a row each element
-    lies.
-    """
+    """An array whose rows are read or written: its strides along the batch, and the offset of each element in a row."""
 
     data: str
     strides: tuple[int, ...]
@@ -25,7 +23,7 @@ class Operand(NamedTuple):
 
     @staticmethod
     def of(x: Array, batch: Shape, rank: int) -> Operand:
-        """Return an array, broadcast to a batch, as rows of so many axes."""
+        """Return an array broadcast to a batch, with rows of `rank` axes."""
         cut = max(len(x.shape) - rank, 0)
         lead, steps = x.shape[:cut], x.strides[:cut]
         along = tuple(0 if n == 1 and of != 1 else step for n, of, step in zip(lead, batch[len(batch) - cut:], steps))
@@ -34,8 +32,8 @@ class Operand(NamedTuple):
 
 
 def collapsed(shape: Shape, strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Return an order of axes with the longest run of neighbours last, and as few of them as there can be: those that
-    all operands go through alike are one.
+    """Return the axes reordered so that the most contiguous one is last, and merged where all operands traverse them as
+    one.
 
     >>> collapsed((3, 4, 5), [(160, 40, 8), (0, 0, 8)])
     ([12, 5], [[40, 8], [0, 8]])
@@ -54,17 +52,17 @@ def collapsed(shape: Shape, strides: Sequence[Sequence[int]]) -> tuple[list[int]
 
 
 class Vectors:
-    """Writes loads and stores of vectors; the last vector of a loop has `count` numbers, and the rest is masked."""
+    """Emits loads and stores of vectors; the last vector of a loop holds `count` numbers, other lanes are masked."""
 
     def __init__(self, f: Emitter, lanes: Lanes) -> None:
         self.f, self.lanes, self.width = f, lanes, lanes.width
 
     def mask(self, count: int, width: int = 0) -> str:
-        """Return which of a vector's numbers there are."""
+        """Return the mask of the first `count` lanes."""
         return "<" + ", ".join(f"i1 {str(k < count).lower()}" for k in range(width or self.width)) + ">"
 
     def splat(self, text: str, kind: str) -> str:
-        """Return a vector of one number."""
+        """Return a vector that repeats one number."""
         value, f = written(text), self.f
         if value is not None:
             return self.lanes.constant(value, kind)
@@ -77,17 +75,17 @@ class Vectors:
         return self.shuffle(t, one, [0] * self.width)
 
     def shuffle(self, t: str, text: str, places: Sequence[int]) -> str:
-        """Return the numbers of a vector that stand in these places."""
+        """Return the lanes of a vector at these positions."""
         return self.f.op(f"shufflevector {t} {text}, {t} poison, <{len(places)} x i32> <"
                          + ", ".join(f"i32 {place}" for place in places) + ">")
 
     def load_one(self, kind: str, at: str) -> str:
-        """Read one number, as a vector."""
+        """Load one number, as a vector."""
         return self.splat(self.f.load(kind, at), kind)
 
     def load(self, kind: str, at: str, step: int, count: int) -> str:
-        """Read numbers that are so many bytes apart; after the last one it is repeated, so that computing with it
-        tells nothing new.
+        """Load numbers at a stride; the last one is repeated in unused lanes, so that these raise no further exception
+        flags.
         """
         f, width, nbytes = self.f, self.width, itemsize(kind)
         if kind in COMPLEX:
@@ -110,7 +108,7 @@ class Vectors:
         return f.op(f"trunc {t} {text} to <{width} x i1>") if kind == "b" else text
 
     def together(self, kind: str, at: str, width: int, count: int) -> str:
-        """Read numbers that lie together, as they are stored."""
+        """Load contiguous numbers, in their memory type."""
         f, t, name = self.f, f"<{width} x {ELEMENTS[kind].stored}>", f"llvm.masked.load.v{width}{short(kind)}.p0"
         if count == width:
             return f.op(f"load {t}, ptr {at}, align {aligned(kind)}")
@@ -119,11 +117,11 @@ class Vectors:
                     f"{t} zeroinitializer)")
 
     def rows(self, at: str, offsets: str) -> str:
-        """Return the addresses that are so many bytes behind one."""
+        """Return an address plus a vector of byte offsets."""
         return self.f.op(f"getelementptr i8, ptr {at}, {self.lanes.type('i')} {offsets}")
 
     def behind(self, pointers: str, offset: int) -> str:
-        """Return the addresses that are so many bytes behind others."""
+        """Return addresses plus one byte offset."""
         return self.f.op(f"getelementptr i8, <{self.width} x ptr> {pointers}, i64 {offset}") if offset else pointers
 
     def pointers(self, at: str, offsets: Sequence[int]) -> str:
@@ -131,7 +129,7 @@ class Vectors:
         return self.rows(at, "<" + ", ".join(f"i64 {offset}" for offset in offsets) + ">")
 
     def gather(self, pointers: str, kind: str) -> str:
-        """Read numbers at a vector of addresses."""
+        """Load numbers at a vector of addresses."""
         f, width = self.f, self.width
         if kind in COMPLEX:
             part = ELEMENTS[kind].part
@@ -145,7 +143,7 @@ class Vectors:
         return f.op(f"trunc {t} {text} to <{width} x i1>") if kind == "b" else text
 
     def store(self, kind: str, at: str, step: int, text: str, count: int) -> None:
-        """Write numbers that are so many bytes apart."""
+        """Store numbers at a stride."""
         f, width, nbytes = self.f, self.width, itemsize(kind)
         if kind in COMPLEX:
             part = ELEMENTS[kind].part
@@ -173,7 +171,7 @@ class Vectors:
                   f"<{width} x i1> {self.mask(count)})")
 
     def put_together(self, kind: str, at: str, text: str, width: int, count: int) -> None:
-        """Write numbers that are to lie together, as they are stored."""
+        """Store contiguous numbers, in their memory type."""
         f, t, name = self.f, f"<{width} x {ELEMENTS[kind].stored}>", f"llvm.masked.store.v{width}{short(kind)}.p0"
         if count == width:
             f.put(f"store {t} {text}, ptr {at}, align {aligned(kind)}")
@@ -182,7 +180,7 @@ class Vectors:
         f.put(f"call void @{name}({t} {text}, ptr {at}, i32 {aligned(kind)}, <{width} x i1> {self.mask(count, width)})")
 
     def each(self, n: int, body: Callable[[str, int], None]) -> None:
-        """Write a loop over n numbers: `body` gets the index of the first number of a vector, and how many there are.
+        """Emit a loop over n numbers; `body` gets the index of a vector's first number, and the number of lanes used.
         """
         whole = n // self.width * self.width
 
@@ -195,7 +193,7 @@ class Vectors:
             body(str(whole), n % self.width)
 
     def lane(self, text: str, kind: str, number: int) -> str:
-        """Return one number of a vector."""
+        """Return one lane of a vector."""
         if kind in COMPLEX:
             with self.f.computing(self.lanes):
                 pair = self.f.parts(text, kind)
@@ -203,7 +201,7 @@ class Vectors:
         return self.f.op(f"extractelement {self.lanes.type(kind)} {text}, i32 {number}")
 
     def total(self, text: str, kind: str, join: Callable[[str, str], str]) -> str:
-        """Join the numbers of a vector."""
+        """Combine the lanes of a vector."""
         parts = [self.lane(text, kind, number) for number in range(self.width)]
         while len(parts) > 1:
             parts = [join(a, b) for a, b in zip(parts[::2], parts[1::2])]
@@ -211,7 +209,7 @@ class Vectors:
 
 
 class Singles(Vectors):
-    """Writes the same for one number at a time."""
+    """Emits the same for one number at a time."""
 
     def splat(self, text: str, kind: str) -> str:
         return text
@@ -233,13 +231,13 @@ class Singles(Vectors):
 
 
 def vectors_of(f: Emitter, lanes: Lanes) -> Vectors:
-    """Return what writes loads and stores for these lanes."""
+    """Return the emitter of loads and stores for these lanes."""
     return Vectors(f, lanes) if lanes.width > 1 else Singles(f, lanes)
 
 
 def nest(f: Emitter, shape: Sequence[int], strides: Sequence[Sequence[int]], pointers: list[str],
          body: Callable[[list[str]], None]) -> None:
-    """Write nested loops over axes; `body` gets the pointers at each position, and is written once."""
+    """Emit nested loops over axes; `body` is called once, with the pointers at each position."""
     if not shape:
         body(pointers)
         return
@@ -252,5 +250,5 @@ def nest(f: Emitter, shape: Sequence[int], strides: Sequence[Sequence[int]], poi
 
 
 def short(kind: str) -> str:
-    """Return how LLVM's names of functions end for a kind in memory."""
+    """Return the suffix of LLVM intrinsics for a kind in memory."""
     return ELEMENTS[kind].suffix

@@ -17,7 +17,6 @@ from tapegrad.rules.facts import ANY, DRAWS, PURE
 from tapegrad.show.line import short
 from tapegrad.tape.spec import FIXED, UNKNOWN, Spec, absent
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
-from tapegrad.transforms.walk import Walk, with_bodies
 
 
 class Kernel:
@@ -84,25 +83,9 @@ def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     return Call(Kernel(fn, form, number(aliases), inside, draws, places, quick), args, kwargs, val)
 
 
-def instead(walk: Walk, op: Call, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS,
-            **facts: Any) -> Operation:
-    """Put a call of a function in the place of an operation on the tape that a pass writes; return it."""
-    new = call_of(fn, args, kwargs, **facts)
-    made = walk.instead(op, new.fn, *new.args, **new.kwargs)
-    walk.stand_in(op, made)
-    return made
-
-
 def is_kernel(op: Operation, *fns: Any) -> bool:
     """True for the call of a kernel, of one of these functions where there are any."""
     return type(op) is Call and type(op.fn) is Kernel and (not fns or op.fn.fn in fns)
-
-
-def is_plain(op: Any) -> bool:
-    """True for a call that is looked into, of arguments that stand on the tape without others."""
-    if type(op) is not Call or type(op.fn) is not Kernel:
-        return False
-    return not (op.fn.inside or op.fn.writes or op.kwargs) and op.fn.form is None
 
 
 def is_inside(op: Operation) -> bool:
@@ -110,20 +93,10 @@ def is_inside(op: Operation) -> bool:
     return type(op) is Call and type(op.fn) is Kernel and op.fn.inside
 
 
-def is_called(op: Any, *names: str) -> bool:
-    """True for a call of a function of one of these names, which is looked into."""
-    return type(op) is Call and type(op.fn) is Kernel and not op.fn.inside and op.fn.__name__ in names
-
-
 def inside(tape: Tape) -> Any:
     """Return the first call on a tape that nothing can look into, or loop with one; None where there is none."""
     return next((op for op in tape.ops if is_inside(op) or (is_loop(op) and inside(op.fn.body))),
                 None)
-
-
-def everywhere(tape: Tape, change: Callable[[Tape], Tape]) -> Tape:
-    """Return a tape that a pass has changed, the bodies of its loops as well."""
-    return change(with_bodies(tape, lambda body: everywhere(body, change)))
 
 
 def nest(x: Any) -> Any:
@@ -195,9 +168,3 @@ def without(x: Any) -> Any:
 def _tensor(dtype: Any, shape: Any, strides: Any, device: Any) -> Any:
     steps = tuple([step * dtype.itemsize for step in strides])
     return absent(Spec(torch.Tensor, dtype, tuple(shape), steps, str(device)))
-
-
-def is_real(x: Any) -> bool:
-    """True for a tensor of real numbers."""
-    dtype = x.spec.dtype if isinstance(x, Operation) else None
-    return isinstance(dtype, torch.dtype) and bool(dtype.is_floating_point)

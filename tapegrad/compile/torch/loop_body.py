@@ -14,15 +14,7 @@ import numpy as np
 import torch
 
 from tapegrad import ops
-from tapegrad.compile.torch.kernel import (
-    Kernel,
-    holds_value,
-    is_called,
-    is_kernel,
-    nest,
-    values_in,
-    without,
-)
+from tapegrad.compile.torch.kernel import holds_value, is_kernel, nest, values_in, without
 from tapegrad.compile.torch.lower import Lowering
 from tapegrad.compile.torch.recorder import is_dense
 from tapegrad.numbers.formatting import PYTHON
@@ -31,9 +23,6 @@ from tapegrad.ops.loop import Loop
 from tapegrad.optimise.memory import is_given, root
 from tapegrad.rules.facts import ANY
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
-from tapegrad.transforms.walk import count_uses
-
-SUMS = {"add": torch.Tensor.add_, "addcmul": torch.Tensor.addcmul_, "addmm": torch.Tensor.addmm_}
 
 
 class Body(Lowering):
@@ -127,23 +116,6 @@ class Body(Lowering):
                 return False
             return roots[root(x)] == 1 and (i in self.owned or not is_given(x))
         return tuple([None if is_own(i, x) else ANY for i, x in enumerate(parts)])
-
-    def add_in_place(self) -> None:
-        """Let what does nothing with a carried tensor but add to it do so in place."""
-        uses, result = count_uses(self.body), self.body.result
-        parts: list[Any] = list(result.args)
-        for j, x in enumerate(self.body.inputs[1 + self.first:]):
-            out = parts[j]
-            if not is_called(out, *SUMS) or out.fn.form is not None or out.fn.writes or x not in out.args[:2]:
-                continue
-            if uses[x.id] != 1 or uses[out.id] != 1 or x.spec.dtype is None or x.spec != out.spec:
-                continue
-            args = out.args[::-1] if out.args[1] is x else out.args
-            if args is out.args or (len(args) == 2 and not out.kwargs):
-                out.fn, out.args = Kernel(SUMS[out.fn.__name__], aliases=0, writes=(0,)), args
-                parts[j] = x
-                self.owned.add(j)
-        result.args = tuple(parts)
 
 
 def _counted(op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any]) -> dict[int, Operation]:

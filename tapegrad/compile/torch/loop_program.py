@@ -40,7 +40,6 @@ def lower_loop(outer: Lowering, op: Call, values: list[Any], refs: list[Any]) ->
         return call.launched(kernel)
     if not outer.loops and inside(body.body) is not None:
         return call.unrolled()
-    call.own(body.owned - call.written)
     return call.repeated(body) if outer.loops else call.copied(body)
 
 
@@ -95,7 +94,6 @@ class _Call:
             body.lower()
             wrong = [j for j, x in enumerate(self.values[self.first:]) if not _same(x, body.made[j])]
             if not wrong:
-                body.add_in_place()
                 return body
             if not all(self.adapt(self.first + j, body.made[j]) for j in wrong):
                 return None

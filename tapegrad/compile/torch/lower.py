@@ -35,7 +35,6 @@ from tapegrad.compile.torch.closed_calls import (
 from tapegrad.compile.torch.constant_masks import places_of_masks
 from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
 from tapegrad.compile.torch.number_places import PASSING, is_array_of_numbers, other_than, placed
-from tapegrad.compile.torch.peephole import peephole
 from tapegrad.compile.torch.recorder import Calls, Seen, is_dense, is_same_view, share, spelling, storage_of, tensors_in
 from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
@@ -140,7 +139,7 @@ class Lowering:
         self.own_results(parts)
         given = tuple([self.operand(part, op) for part in self.parts])
         self.new.result = self.push(Call(ops.pack, given, {"into": into}, origin=Origin("result")), op)
-        return peephole(dce(fold(settled(self.new)))), parts
+        return dce(fold(settled(self.new))), parts
 
     # -- the new tape
 

@@ -18,12 +18,10 @@ from tapegrad.compile.argument_source import nested_result
 from tapegrad.compile.backend import unfolded
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
-from tapegrad.compile.torch.buffer_reuse import reuse
 from tapegrad.compile.torch.closed_calls import Unsteady
 from tapegrad.compile.torch.function import Run, numbers, scope
-from tapegrad.compile.torch.kernel import everywhere, inside
+from tapegrad.compile.torch.kernel import inside
 from tapegrad.compile.torch.lower import lower
-from tapegrad.compile.torch.masks import masks
 from tapegrad.compile.torch.memory_guards import Layouts, Lowered
 from tapegrad.compile.torch.results import Kinds, result_of
 from tapegrad.compile.torch.source import Text
@@ -172,8 +170,6 @@ def quiet(tape: Tape) -> Any:
 def eager(lowered: Lowered, leaves: list[Any], fixed: bool = False) -> Run:
     """Return what a tape comes down to as a function that makes the calls one after the other."""
     tape, of = lowered.tape, lowered.of
-    if lowered.device.type == "cpu":
-        tape = everywhere(tape, lambda part: reuse(masks(part)))
     text = Text(tape)
     entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, fixed, lowered.layouts)
     result = nested_result(tape.result.kwargs["into"], text.parts, text.names.bind)

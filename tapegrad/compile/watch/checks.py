@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from enum import Enum
-from itertools import chain
 from operator import is_
 from types import CodeType, MappingProxyType
 from typing import Any
@@ -136,12 +135,12 @@ class Within:
     That these stand where they stood is for others to say.
     """
 
-    __slots__ = ("checks", "dicts", "lists", "parts")
+    __slots__ = ("checks", "parts")
 
     def __init__(self, checks: Iterable[Check]) -> None:
         stack: list[tuple[Any, Any]] = [(check, check.value) for check in checks if isinstance(check, _CONTAINERS)]
         seen: set[int] = set()
-        self.checks: list[Any] = []  # of what may change and is asked in C
+        self.checks: list[Any] = []  # of what may change, and is no class of the user's
         self.parts: list[tuple[Check, Any]] = []  # what has to be asked one by one
         while stack:
             check, value = stack.pop()
@@ -154,26 +153,14 @@ class Within:
             if not issubclass(check.kind, _FIXED):
                 self.checks.append(check)
             stack += [(part, check.then[at]) for at, part in check.items]
-        tables = [check for check in self.checks if type(check) is Table]
-        others = [check for check in self.checks if type(check) is not Table]
-        self.dicts = ([check.value for check in tables], [len(check.keys) for check in tables],
-                      [key for check in tables for key in check.keys],
-                      [part for check in tables for part in check.then])
-        self.lists = ([check.value for check in others], [len(check.then) for check in others],
-                      [part for check in others for part in check.then])
 
     def __bool__(self) -> bool:
         return bool(self.checks or self.parts)
 
     def __call__(self) -> bool:
-        dicts, sizes, keys, values = self.dicts
-        lists, lengths, items = self.lists
-        if not (list(map(len, dicts)) == sizes and all(map(is_, _chained(dicts), keys))
-                and all(map(is_, _chained(map(dict.values, dicts)), values))
-                and list(map(len, lists)) == lengths and all(map(is_, _chained(lists), items))):
-            for check in self.checks:
-                if not check(check.value):
-                    return False
+        for check in self.checks:
+            if not check(check.value):
+                return False
         for check, value in self.parts:  # noqa: SIM110  (no generator: asked at every call)
             if not check(value):
                 return False
@@ -182,7 +169,6 @@ class Within:
 
 _ASKED = frozenset([list, dict, defaultdict, set, deque])  # what is no class of the user's
 _FIXED = (tuple, frozenset)
-_chained = chain.from_iterable
 
 
 class Array:

@@ -1,4 +1,4 @@
-"""How NumPy spells the ops: argument names, and composites written in ops; one file per family, as in ops/."""
+"""How NumPy's functions are written in ops: argument names and composites; one file per family, as in ops/."""
 
 from tapegrad.frontends.numpy import (
     concatenator,

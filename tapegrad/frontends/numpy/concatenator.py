@@ -16,9 +16,7 @@ from tapegrad.rules.registry import means
 
 @means(type(np.r_).__getitem__)
 def concatenated(self: Any, key: Any) -> Any:
-    """Join what is in the brackets: NumPy's own function says where each number goes, as it
-    is asked for numbered ones.
-    """
+    """Join the parts in the brackets: NumPy's function, called with numbered parts, shows where each number goes."""
     parts: list[Any] = []
     numbered: list[Any] = []
     count = 0

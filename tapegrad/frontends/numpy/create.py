@@ -1,4 +1,4 @@
-"""NumPy's functions that make an array like a traced one, or from traced bounds."""
+"""NumPy's constructors: of arrays like a traced one, from traced bounds, or for the program to write to."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def numeric(dtype: DType) -> bool:
 
 
 def of_objects(tracer: Any, dtype: DType) -> bool:
-    """True for the dtype of objects in a trace that has an array of numbers that are objects among its inputs."""
+    """True for the object dtype, if an input of the trace is an array of numbers that are objects."""
     return np.dtype(dtype).hasobject and any(kind_within(plain(x.val)) is not None for x in tracer.tape.inputs[1:])
 
 
-# -- constructors called by the program. What they make is traced, so that it can be written to.
+# -- constructors called by the program. Their results are traced, so that they can be written to.
 
 
 @constructs(np.zeros, np.ones, np.empty)
@@ -68,18 +68,18 @@ def _described(dtype: DType, order: str) -> dict[str, Any]:
 def full(tracer: Any, fn: Any, shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **other: Any) -> Any:
     value = as_array(fill_value)
     if isinstance(value, Traced):
-        # of Python's numbers it checks integers alone
+        # of Python numbers np.full checks the range of integers only
         value = value if dtype is None else cast(value, dtype, checked=INTEGERS)
         return ops.copy(spread(value, integers(shape)), **({"order": "F"} if order == "F" else {}))
     if not numeric(np.asarray(value).dtype if dtype is None else dtype):
         return fn(shape, value, dtype, order, **other)
-    # without one it has the dtype of the value, not float's
+    # without `dtype` the dtype is the value's, not float
     typed = {} if dtype is None else {"dtype": np.dtype(dtype)}
     return tracer.record(ops.full, (integers(shape), value), {**typed, **_described(float, order)})
 
 
 def spread(value: Any, shape: Any) -> Any:
-    """Return a value broadcast to a shape as a write of it is: first axes of length 1 too many are left out."""
+    """Return a value broadcast to a shape as an assignment does it: surplus leading axes of length 1 are dropped."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     have = shape_of(value)
     extra = max(len(have) - len(shape), 0)
@@ -95,7 +95,7 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
     a = shown_array(a)
     if type(a) in (list, tuple) and dtype is not None and not numeric(dtype) and not holds_traced(a):
         _refuse_text(a)
-        return constant(tracer, fn, a, dtype, *args, **kwargs)  # of records a tuple is one
+        return constant(tracer, fn, a, dtype, *args, **kwargs)  # a tuple may be a record
     listed = type(a) in (list, tuple) and dtype is not None and numeric(dtype)
     value = as_elements(a, dtype) if listed else as_array(a)
     if not isinstance(value, Traced):
@@ -104,10 +104,10 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
         if is_sparse(value) and isinstance(getattr(value, "data", None), Traced):
             raise refused(f"np.{fn.__name__} of a sparse matrix", "it makes an array of objects", "A.toarray()")
         if hasattr(type(value), "__array_interface__") and not isinstance(value, (np.ndarray, np.generic)):
-            return fn(value, dtype, *args, **kwargs)  # which is refused if it leads to a traced array
+            return fn(value, dtype, *args, **kwargs)  # refused elsewhere if it leads to a traced array
         return constant(tracer, fn, value, dtype, *args, **kwargs)
     if fn.__name__ in _ORDERS and not shape_of(value):
-        # these two have one axis at least
+        # these two return at least one axis
         value = ops.reshape(value if isinstance(value, np.ndarray) else ops.array(value), (1,))
     if is_tensor(value):
         value = value.numpy()  # type: ignore[attr-defined]
@@ -145,11 +145,11 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
 
 _FULL = frozenset(["C_CONTIGUOUS", "CONTIGUOUS", "F_CONTIGUOUS", "FORTRAN", "ALIGNED", "WRITEABLE", "OWNDATA",
                    "ENSUREARRAY"])
-"""How requirements may be written out; by their first letters they are told apart."""
+"""The long forms of requirements, which their first letters identify."""
 
 
 def _refuse_text(a: Array) -> None:
-    """Refuse the text of a traced number, which an array would make numbers of, or plain text."""
+    """Refuse the text of a traced number, which an array would turn into numbers or plain text."""
     if isinstance(a, Text):
         a.__array__()
     elif isinstance(a, (list, tuple)):
@@ -191,7 +191,7 @@ def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     if type(value) is not np.ndarray or not numeric(value.dtype):
         return value
     if any(isinstance(arg, np.ndarray) and np.may_share_memory(arg, value) for arg in args):
-        return value  # np.asarray of an array made outside is that array
+        return value  # np.asarray of an array made outside returns that array
     op = tracer.constant(id(value), value, value)
     return tracer.proxy(op, value, tracer)
 
@@ -205,7 +205,7 @@ def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K
         value = np.asarray(value)
     found = numpy_dtype(value) if dtype is None else dtype
     if not numeric(found) and (fn is np.empty_like or not of_objects(tracer, found)):
-        # of objects all are None
+        # an object array holds None
         return fn(plain(a), dtype, order, subok, shape, **other)
     if shape is not None or not isinstance(value, Traced):
         like = integers(shape_of(value) if shape is None else shape)
@@ -215,7 +215,7 @@ def filled_like(tracer: Any, fn: Any, a: Any, dtype: Any = None, order: str = "K
 
 
 def _order(like: Array, order: str) -> str:
-    """Return the order of an array that is made like another."""
+    """Return the memory order of an array that is made like another."""
     return order if order in "CF" else "F" if layout_of(plain(like)) == "F" else "C"
 
 
@@ -223,7 +223,7 @@ _LIKE = {np.zeros_like: ops.zeros_like, np.ones_like: ops.ones_like, np.empty_li
 _SHAPED = {np.zeros_like: np.zeros, np.ones_like: np.ones, np.empty_like: np.empty}
 
 for _fn in _LIKE:
-    # reached by dispatch, from a library's code too
+    # reached by dispatch, also from library code
     register(_fn, lambda a, *args, _fn=_fn, **kwargs: filled_like(a._tracer, _fn, a, *args, **kwargs), constant=True)
 
 
@@ -236,7 +236,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     if not isinstance(value, Traced):
         return tracer_of((a,)).record(ops.full_like, (a,), {"fill_value": value, "shape": shape, "dtype": dtype})
     value = cast(value, dtype, checked=INTEGERS)
-    # what is broadcast cannot be written to
+    # a broadcast array cannot be written to
     return ops.copy(spread(value, shape), **({"order": "F"} if _order(a, order) == "F" else {}))
 
 
@@ -271,7 +271,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
         raise ValueError(f"Number of samples, {n}, must be non-negative.")
     kinds = [x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (a, b)]
     common = np.result_type(*kinds, 0.0)
-    # their difference overflows
+    # converted first: the difference of integers may overflow
     a, b = (ops.astype(x, dtype=common) if dtype_of(x) is not None and dtype_of(x).kind in "biu" else x for x in (a, b))
     delta, steps = b - a, n - 1 if endpoint else n
     k = np.arange(n, dtype=common).reshape((-1,) + (1,) * rank(delta))
@@ -297,7 +297,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
         raise refused("np.arange between complex numbers", "what it does is not defined", "a + step * np.arange(n)")
     n = max(math.ceil((b - a) / d), 0)  # guarded
     kind = kind if dtype is None else np.dtype(dtype)
-    y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy's step is the difference of the first two
+    y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy computes the step as the difference of the first two
     return y if kind == np.dtype(float) else ops.astype(y, dtype=kind)
 
 

@@ -1,4 +1,4 @@
-"""NumPy's decompositions, solutions, inverses, determinants, powers and norms of matrices."""
+"""NumPy's matrix decompositions, solvers, inverses, determinants, powers and norms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tapegrad.trace.guards import option
 
 
 def _ones(x: Array) -> Any:
-    """Return an array of the same shape and dtype, for NumPy to judge: it raises in its own words."""
+    """Return a plain array of the same shape and dtype, which makes a NumPy function raise its own error."""
     return np.ones(shape_of(x), numpy_dtype(x))
 
 
@@ -35,7 +35,7 @@ def solve(a: Array, b: Array) -> Any:
     return ops.solve(as_array(a), as_array(b))
 
 
-# what libraries take of NumPy's own parts, to solve as an older or a later one does
+# private parts of NumPy that libraries call, to solve as an older or a later version does
 
 
 @means(_linalg._makearray)  # type: ignore[attr-defined]
@@ -98,10 +98,10 @@ def matrix_power(a: Array, n: Any) -> Any:
         return one
     if n < 0:
         x, n = ops.inv(x), -n
-    if n == 3:  # as NumPy does it, to the last bit
+    if n == 3:  # NumPy's order of products, for equality to the last bit
         return ops.matmul(ops.matmul(x, x), x)
     y, power = None, x
-    while True:  # by the bits of n, from the lowest
+    while True:  # through the bits of n, the lowest first
         if n & 1:
             y = power if y is None else ops.matmul(y, power)
         n >>= 1
@@ -157,13 +157,13 @@ def eigvalsh(a: Array, UPLO: str = "L") -> Any:
 @means(np.linalg.eig)
 def eig(a: Array) -> Any:
     y = ops.eig(as_array(a))
-    kind_of(y.eigenvalues)  # values decide whether it is real or complex: guarded
+    kind_of(y.eigenvalues)  # guarded: the values decide whether the dtype is real or complex
     return y
 
 
 @means(np.linalg.eigvals)
 def eigvals(a: Array) -> Any:
-    # from the same call as the eigenvectors that their cotangents need: without them LAPACK's order may be another
+    # computed with the eigenvectors, which the pullback needs: without them LAPACK may return another order
     return eig(a).eigenvalues
 
 
@@ -201,8 +201,8 @@ def matrix_rank(A: Array, tol: Any = None, hermitian: bool = False, *, rtol: Any
 
 @means(np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Any:
-    """Return the condition number; unlike NumPy, which says inf, raise LinAlgError for a singular
-    matrix and `p` other than 2, -2.
+    """Return the condition number. For a singular matrix and `p` other than 2 or -2 raise LinAlgError, where NumPy
+    returns inf.
     """
     x = as_array(x)
     if 0 in shape_of(x)[-2:]:
@@ -220,7 +220,7 @@ def cond(x: Any, p: Any = None) -> Any:
 
 # -- norms
 
-_EUCLIDEAN = {(1, 2), (2, "f"), (2, "fro")}  # by the number of axes and the order: the root of the sum of squares
+_EUCLIDEAN = {(1, 2), (2, "f"), (2, "fro")}  # (number of axes, order) of norms that are the root of the sum of squares
 
 
 @means(np.linalg.norm)
@@ -235,7 +235,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     n = len(axes)
     if n in (1, 2) and (ord is None or (n, ord) in _EUCLIDEAN):
         return ops.vector_norm(x, **how(axes if n == 2 else axes[0], keepdims))
-    # ValueError, in NumPy's words; or the norm of nothing, which depends on nothing
+    # raises ValueError, in NumPy's words, or returns the norm of an empty array, which is constant
     if n not in (1, 2) or 0 in shape_of(x):
         return np.linalg.norm(_ones(x), ord, axis, keepdims)
     return _norm_of_vectors(x, ord, axes[0], keepdims) if n == 1 else _norm_of_matrices(x, ord, axes, keepdims)

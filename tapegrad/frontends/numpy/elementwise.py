@@ -1,4 +1,4 @@
-"""NumPy's elementwise functions that are more than an op's other name, and the protocol of ufuncs."""
+"""NumPy's elementwise functions that differ from an op, and the ufunc protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tapegrad.rules.registry import FOREIGN, means, refused, register
 from tapegrad.trace import views
 from tapegrad.trace.asking import rounded_to
 
-# What `ufunc.reduce` and `ufunc.accumulate` are called as functions.
+# The NumPy functions that compute `ufunc.reduce` and `ufunc.accumulate`.
 _REDUCE: dict[Any, Callable[..., Any]] = {
     np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all,
     np.logical_or: np.any,
@@ -33,7 +33,7 @@ _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np
 
 @means(np.ufunc)
 def ufunc_method(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """Apply a ufunc's method, or the ufunc with keyword arguments; NotImplemented where tapegrad does not know it."""
+    """Apply a ufunc's method, or the ufunc with keyword arguments; return NotImplemented for an unknown one."""
     if method == "at":
         return FOREIGN["at"](ufunc, *inputs)
     given = inputs, {**kwargs}
@@ -64,7 +64,7 @@ def ufunc_method(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> A
 
 
 def _reduceat(ufunc: Any, a: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
-    """Reduce from each index to the next, one element where that is no larger; from the last to the end."""
+    """Reduce from each index to the next (one element if that is not larger), and from the last to the end."""
     x, axis = as_array(a), static(axis)
     starts = np.asarray(static(indices if isinstance(indices, Traced) else np.asarray(as_array(indices)).tolist()), int)
     ufunc.reduceat(np.empty(shape_of(x)), starts, axis)  # IndexError, in NumPy's words
@@ -77,8 +77,8 @@ def _reduceat(ufunc: Any, a: Any, indices: Any, axis: Any = 0, dtype: Any = None
 
 def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: Array | bool,
             casting: Any = "same_kind", **options: Any) -> Any:
-    """Apply a ufunc where a mask says so: elsewhere it is not computed, so that 0 / 0 there does no harm, and
-    `out` keeps its numbers.
+    """Apply a ufunc inside a mask. Outside it is not computed, so that 0 / 0 does no harm there, and `out` keeps its
+    numbers.
     """
     if out is None or len(out) > 1 or out[0] is None:
         raise refused(f"np.{ufunc.__name__} with where=, and without out=,", "what where= leaves out is undefined",
@@ -87,7 +87,7 @@ def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: 
     mask = ops.broadcast_to(as_array(where), shape)
     xs = list(map(as_array, inputs))
     dtypes = [dtype_of(x) for x in xs if dtype_of(x) is not None]
-    # Python's numbers are spread too, and so take the dtype that they leave to the arrays
+    # Python numbers become arrays too, and need the dtype that promotion gives them beside the arrays
     xs = [ops.astype(x, dtype=np.result_type(*dtypes, type(plain(x))(0))) if dtype_of(x) is None else x for x in xs]
     y = _call(ufunc, tuple(ops.read(ops.broadcast_to(x, shape), (mask,)) for x in xs), **options)
     if y is NotImplemented:
@@ -107,7 +107,7 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
     if meaning is None or other or (signature is not None and len(types) != ufunc.nin):
         return NotImplemented
     inputs = tuple(map(as_array, inputs))
-    if types:  # of one loop: "dd->d"
+    if types:  # a loop's signature: "dd->d"
         given = [*map(np.dtype, map(numpy_dtype, inputs)), *[None] * ufunc.nout]
         ufunc.resolve_dtypes(tuple(given), signature=signature, casting=casting)  # TypeError, in NumPy's words
         inputs = tuple(cast(x, kind) for x, kind in zip(inputs, types))
@@ -121,7 +121,7 @@ def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str =
 
 @means(np.divmod)
 def divmod(x1: Array, x2: Array) -> Any:
-    x1, x2 = numpys(x1), numpys(x2)  # by whose meaning 0 divides
+    x1, x2 = numpys(x1), numpys(x2)  # NumPy scalars divide by zero without an error
     return numpys(ops.floor_divide(x1, x2)), numpys(ops.remainder(x1, x2))
 
 
@@ -130,7 +130,7 @@ def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = Non
          max: Any = None) -> Any:
     low, high = as_array(min if a_min is None else a_min), as_array(max if a_max is None else a_max)
     y = as_array(a)
-    y = ops.scalar(y) if isinstance(y, (int, float, complex)) else y  # an array of NumPy's making
+    y = ops.scalar(y) if isinstance(y, (int, float, complex)) else y  # np.clip converts a number to an array
     if numpy_dtype(y).kind in "iu" and dtype_of(y) is not None:
         low, high = (_bound(x, numpy_dtype(y), is_high) for x, is_high in ((low, False), (high, True)))
     if low is None and high is None:
@@ -138,13 +138,13 @@ def clip(a: Array, a_min: Any = None, a_max: Any = None, out: Array | None = Non
     if low is not None and high is not None and dtype_of(low) is None and (dtype_of(y) is not None
                                                                            or y.__class__ is bool):
         dtype = np.result_type(*[x.__class__(0) if dtype_of(x) is None else dtype_of(x) for x in (y, low, high)])
-        # of all three at once: a number beside bools would make them int64
+        # promoted from all three at once: a Python int and bools alone would give int64
         y = y if has_dtype(y, dtype) else ops.astype(y, dtype=dtype)
-    if is_extension(numpy_dtype(y)):  # of ml_dtypes, with rules of its own
+    if is_extension(numpy_dtype(y)):  # ml_dtypes have promotion rules of their own
         y = ops.astype(y, dtype=np.clip(np.ones((), numpy_dtype(y)), plain(low), plain(high)).dtype)
     if low is None or high is None:
         return numpys(ops.maximum(y, low) if high is None else ops.minimum(y, high))
-    # between two numbers a zero keeps its sign; of equal operands maximum and minimum return the second
+    # between two numbers a zero keeps its sign: maximum and minimum return the second of equal operands
     y = ops.maximum(low, y) if _may_be_zero(low) else ops.maximum(y, low)
     return numpys(ops.minimum(high, y) if _may_be_zero(high) else ops.minimum(y, high))
 
@@ -154,7 +154,7 @@ def _may_be_zero(bound: Any) -> bool:
 
 
 def _bound(x: Any, dtype: Any, is_high: bool) -> Any:
-    """Return a bound for integers, None for a Python integer beyond all of their dtype, as NumPy has it; guarded."""
+    """Return a bound for integers; None, guarded, for a Python integer that excludes no value of the dtype."""
     if type(plain(x)) is not int:
         return x
     return None if (x >= np.iinfo(dtype).max if is_high else x <= np.iinfo(dtype).min) else x
@@ -163,7 +163,7 @@ def _bound(x: Any, dtype: Any, is_high: bool) -> Any:
 @means(np.fabs)
 def fabs(x: Array, /) -> Any:
     y = as_array(x)
-    if numpy_dtype(y).kind != "f":  # NumPy has none for complex numbers
+    if numpy_dtype(y).kind != "f":  # np.fabs rejects complex numbers
         y = ops.astype(y, dtype=np.fabs(np.zeros((), numpy_dtype(y))).dtype)
     return ops.abs(y) if dtype_of(y) is not None else ops.abs(ops.scalar(y))
 
@@ -200,7 +200,7 @@ def astype(a: Array, dtype: DType, order: str = "K", casting: str = "unsafe", su
         return views.arranged(a, order)
     y = ops.astype(a, dtype=np.dtype(dtype))
     if isinstance(plain(a), np.ndarray) and not isinstance(plain(y), np.ndarray):
-        return ops.array(y)  # of one without axes, which can be written to
+        return ops.array(y)  # a 0-dimensional array, which can be written to
     return views.arranged(y, order, copied=True)
 
 
@@ -268,7 +268,7 @@ def conj(x: Any, out: Any = None) -> Any:
 
 @means(float.conjugate, int.conjugate)
 def conjugate_of_real(x: Any) -> Any:
-    """Return a real number itself; a complex one has another conjugate, and no such tape."""
+    """Return a real number itself; guard that it is real, because a complex number has another conjugate."""
     if isinstance(x, Traced):
         x._fact("kind", "real")  # type: ignore[attr-defined]
     return ops.positive(x)

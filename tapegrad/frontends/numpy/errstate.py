@@ -1,5 +1,5 @@
-"""np.errstate in a traced function: where it makes an error of a warning, each call there is guarded,
-so that a replay notices one.
+"""np.errstate in a traced function: where it turns a warning into an error, each call is guarded, so that a replay
+notices one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tapegrad.tree.copies import running
 
 
 class Settings(contextlib.ContextDecorator):
-    """The context of `np.errstate`, which tells the traces that run what it sets."""
+    """The context of `np.errstate`, which informs the running traces of its settings."""
 
     def __init__(self, state: Any) -> None:
         self.state = state
-        self.before: list[tuple[Any, dict[str, str], frozenset[str]]] = []  # what each trace was told last
+        self.before: list[tuple[Any, dict[str, str], frozenset[str]]] = []  # each trace's previous settings
 
     def __enter__(self) -> Any:
         entered = self.state.__enter__()
@@ -46,7 +46,7 @@ def errstate(tracer: Any, fn: Any, **given: Any) -> Any:
 
 
 def _raising(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings without what raises LinAlgError in NumPy's own functions: the ops raise it themselves."""
+    """Return the settings without those by which NumPy's functions raise LinAlgError: the ops raise it themselves."""
     call: Any = settings.get("call")
     if getattr(call, "__module__", None) != _linalg.__name__ or not call.__name__.startswith("_raise_linalgerror"):
         return settings

@@ -1,4 +1,4 @@
-"""NumPy's questions about an array that a plain value answers: its dtype, its text, indices of its shape."""
+"""NumPy's functions that return plain facts of an array (dtype, text, memory overlap), and its conversions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def isrealobj(x: Array) -> bool:
     return kind_of(as_array(x)) != "c"
 
 
-# -- what each number is
+# -- tests of each number
 
 
 @means(np.iscomplex, constant=True)
@@ -83,10 +83,7 @@ def array_equiv(a1: Array, a2: Array) -> bool:
     return bool(ops.all(ops.equal(x, y)))
 
 
-# -- indices of an array of this shape
-
-
-# -- text, which goes on no tape
+# -- text, which is not recorded
 
 
 def _text(fn: Callable[..., str]) -> Callable[..., str]:
@@ -99,7 +96,7 @@ def _text(fn: Callable[..., str]) -> Callable[..., str]:
 for _fn in (np.array2string, np.array_repr, np.array_str, np.format_float_positional, np.format_float_scientific):
     register(_fn, _text(_fn), constant=True)
 
-# -- an array's numbers as Python's, and the array itself
+# -- an array's elements as Python numbers, and the array itself
 
 
 @means(np.ndarray.item)
@@ -107,7 +104,7 @@ def item(a: Array, *args: Any) -> Any:
     index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
     if len(index) == rank(a):
         return ops.item(a[index] if index else a)
-    # NumPy raises where it must
+    # the op raises NumPy's errors
     return ops.item(ops.reshape(a, (-1,)), *index) if len(index) == 1 else ops.item(a, *index)
 
 
@@ -130,7 +127,7 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
             return a[...]
     cls = dtype if type is None and isinstance(dtype, _class) else type
     if isinstance(plain(a), np.generic) and isinstance(cls, _class) and issubclass(cls, np.ndarray):
-        return a  # NumPy makes a number of it again
+        return a  # NumPy returns a scalar here
     if (isinstance(cls, _class) and issubclass(cls, np.ndarray) and isinstance(plain(a), np.ndarray)
         and (dtype is None or dtype is cls)):
         return of_class(a[...], cls, a)
@@ -173,12 +170,12 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Any = None) 
 
 
 def _overlaps(fn: Callable[..., Any]) -> Any:
-    """Return the meaning of a question about memory: among arrays of the trace it is a fact of the program, as long as
-    its arguments lie apart.
+    """Return the implementation of a test for shared memory. Between arrays of the trace the answer is a property of
+    the program, provided that its arguments share no memory and keep their layout: both are guarded.
     """
     def meaning(a: Array, b: Array, /, max_work: Any = None) -> bool:
         arrays = [x for x in (a, b) if isinstance(x, Traced)]
-        if not arrays:  # lists, of which NumPy makes arrays
+        if not arrays:  # the arguments are lists, which NumPy converts
             return False
         plainly = [x for x in (a, b) if not isinstance(x, Traced) and isinstance(x, np.ndarray)]
         given = [plain(op.val) for op in tracer_of(arrays).tape.inputs if isinstance(plain(op.val), np.ndarray)]

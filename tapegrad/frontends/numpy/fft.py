@@ -38,7 +38,7 @@ register(np.fft.irfft, _spelled(ops.irfft))
 
 
 def _axes(x: Any, s: Any, axes: Any) -> list[tuple[Any, int]]:
-    """Return the axes to transform, each with the length it is to have, None for its own."""
+    """Return the axes to transform, each with its new length; None keeps the length."""
     sizes, axes = (None if part is None else [static(i) for i in part] for part in (s, axes))
     if axes is None:
         axes = list(range(-(rank(x) if sizes is None else len(sizes)), 0))
@@ -80,7 +80,7 @@ for _two, _many, _meaning in [
     register(_two, lambda a, s=None, axes=(-2, -1), norm=None, out=None, f=_meaning: f(a, s, axes, norm))
     register(_many, lambda a, s=None, axes=None, norm=None, out=None, f=_meaning: f(a, s, axes, norm))
 
-# -- the zero frequency to the centre, and back
+# -- moving the zero frequency to the centre, and back
 
 
 def _shift(x: Any, axes: Any, sign: int) -> Any:

@@ -1,4 +1,4 @@
-"""NumPy's functions that go through an array: they call what they are given for each number, each row, each piece."""
+"""NumPy's functions that iterate over an array and call a Python function for each number, row or piece."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ from tapegrad.ops.index import is_mask
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import FOREIGN, means, refused
 
-FEW = 32  # numbers: calls for fewer, recorded one by one, take less time than a batch of them
+FEW = 32  # below this count, calls recorded one by one take less time than a batch of them
 _AS_PYTHON = {char: np.dtype(python) for char, python in
               [("?", bool), *dict.fromkeys("bhilqBHI", int).items(), *dict.fromkeys("efd", float).items(),
                *dict.fromkeys("FD", complex).items()]}
-"""By the character of a dtype: in which Python computes with its numbers, as `item` makes them."""
+"""The dtype of the Python number that `item` returns, for each dtype character."""
 
 
 def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None) -> Any:
-    """Return an array of results, one for each place of `shape`; without a dtype the first
-    one's decides, as in NumPy.
+    """Return an array of results, one for each index of `shape`; without `dtype` the first result decides, as in NumPy.
     """
     first, listed = as_array(results[0]), dtype is not None
     dtype = dtype if listed else numpy_dtype(first)
@@ -40,7 +39,7 @@ def _gathered(results: Sequence[Any], shape: tuple[int, ...], dtype: Any = None)
 
 
 def _fitted(x: Array, shape: tuple[int, ...]) -> Any:
-    """Return a result in the shape that the first one has: NumPy writes it there."""
+    """Return a result broadcast to the shape of the first one, as NumPy writes it into the array of results."""
     if shape_of(x) == shape:
         return x
     np.empty(shape)[...] = np.empty(shape_of(x))  # ValueError, in NumPy's words
@@ -70,9 +69,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Array, *args: A
 
 @means(np.vectorize.__call__)
 def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call the Python function once for each place: on Python numbers, or on what a
-    signature's core dimensions hold.
-    """
+    """Call the Python function once for each position: on Python numbers, or on the core dimensions of a signature."""
     given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     varied = [key for key in given if key not in self.excluded]
     held = [key for key in given if key in self.excluded]
@@ -106,7 +103,7 @@ def vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _made_of(results: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return the array of one output: of numbers, or of objects, which are no numbers."""
+    """Return the array of one output; an array of objects if a result is not a number."""
     if any(isinstance(result, (tuple, list)) or rank(as_array(result)) for result in results):
         if dtype is not None and not np.dtype(dtype).hasobject:
             raise ValueError("setting an array element with a sequence.")
@@ -123,8 +120,8 @@ def _parts(result: Any) -> tuple[Any, ...]:
 
 def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array], shape: tuple[int, ...], count: int,
              types: Sequence[Any] | None = None) -> Any:
-    """Return the results for all places, `count` each, from one trace of `call(*fixed, *numbers)`, of these types; None
-    where it takes a call for each.
+    """Return the results for all positions, `count` each, cast to `types`, from one trace of `call(*fixed, *numbers)`;
+    None if each position needs a call of its own.
     """
     size = int(np.prod(shape))
     if size < FEW or any(is_tensor(plain(x)) or numpy_dtype(x).char not in _AS_PYTHON for x in xs):
@@ -150,14 +147,14 @@ def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array]
 
 
 def _first(x: Array) -> Any:
-    """Return the first number of an array as NumPy's, of its dtype: by what a function makes of that, np.vectorize
-    decides the result's dtype.
+    """Return the first number of an array as a NumPy scalar: np.vectorize calls the function with it to find the dtype
+    of the result.
     """
     return getitem(ops.reshape(x, (int(np.prod(shape_of(x))),)), 0) if isinstance(x, Traced) else np.asarray(x).flat[0]
 
 
 def _numbers(x: Array, shape: tuple[int, ...]) -> list[Any]:
-    """Return the numbers of an array that is broadcast to a shape, as Python's."""
+    """Return the elements of an array, broadcast to a shape, as Python numbers."""
     if not isinstance(x, Traced):
         return list(np.broadcast_to(np.asarray(x, object), shape).flat)
     size = int(np.prod(shape_of(x)))
@@ -198,9 +195,9 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
 
 @means("frompyfunc")
 def from_python(ufunc: np.ufunc, *args: Any) -> Any:
-    """Call the Python function that a ufunc was made of for each place; return NotImplemented for another ufunc.
+    """Call the Python function of an `np.frompyfunc` ufunc for each position; return NotImplemented for another ufunc.
 
-    The results are arrays of numbers, where NumPy's hold objects.
+    Results are arrays of numbers, where NumPy's are arrays of objects.
     """
     compiled = getattr(ufunc, "_dispatcher", None)  # numba's
     fn = next((x for x in gc.get_referents(ufunc) if callable(x)), None) if compiled is None else compiled.py_func
@@ -230,7 +227,7 @@ def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> 
     x = as_array(x)
     single = isinstance(condlist, (bool, np.bool_)) or (not isinstance(condlist[0], (list, np.ndarray)) and rank(x))
     pieces = [as_dtype(as_array(c), np.dtype(bool)) for c in ([condlist] if single else condlist)]
-    np.asarray([plain(piece) for piece in pieces])  # ValueError in NumPy's words, where they have other shapes
+    np.asarray([plain(piece) for piece in pieces])  # ValueError, in NumPy's words, if their shapes differ
     if len(pieces) == len(funclist) - 1:
         pieces.append(ops.logical_not(ops.any(ops.stack(*pieces, axis=0), axis=0)))
     elif len(pieces) != len(funclist):
@@ -252,7 +249,7 @@ def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> 
 
 
 class _Places:
-    """What `ndenumerate` goes through: an array's numbers, and where the next one stands."""
+    """The iterator behind `ndenumerate`: an array's numbers, and the coordinates of the next one."""
 
     def __init__(self, x: Array) -> None:
         self.x, self.rest = x, np.ndindex(*shape_of(x))

@@ -1,4 +1,4 @@
-"""NumPy's histograms. Counts are constant where they are defined; their weights and bin edges are differentiable."""
+"""NumPy's histograms. Counts are piecewise constant; weights and bin edges are differentiable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 def _ends(x: Array, range: Any) -> tuple[Any, Any]:
-    """Return the first and the last edge, which differ."""
+    """Return the first and the last edge, moved apart if they are equal."""
     if range is not None:
         first, last = range
         if first > last:
@@ -42,7 +42,7 @@ def _ends(x: Array, range: Any) -> tuple[Any, Any]:
 
 
 def _edges(x: Array, bins: Any, range: Any, name: str = "`bins`") -> Any:
-    """Return the edges of the bins, which share them."""
+    """Return the edges of the bins."""
     if isinstance(bins, str):
         raise refused(f"bins={bins!r}", "it chooses their number by the values",
                       "bins=len(np.histogram_bin_edges(tg.value(x), ...)) - 1")
@@ -89,12 +89,12 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     if w is not None and not rank(bins) and not isinstance(bins, (list, tuple)):
         which = ops.where(ops.equal(x, edges[-1]), n - 1, ops.searchsorted(edges, x, side="right") - 1)
         inside = ops.logical_and(ops.greater_equal(x, edges[0]), ops.less_equal(x, edges[-1]))
-        y = _summed(ops.where(inside, which, n), ravel(w), n + 1)[:n]  # what is outside goes into one more bin
+        y = _summed(ops.where(inside, which, n), ravel(w), n + 1)[:n]  # numbers outside are counted in an extra bin
     else:
         order = ops.argsort(x)
         x = ops.take(x, order)
         places = ops.concat(ops.searchsorted(x, edges[:-1]), ops.searchsorted(x, edges[-1:], side="right"), axis=0)
-        if w is not None:  # as NumPy does, by differences of the running total
+        if w is not None:  # by differences of the running total, as in NumPy
             total = ops.cumulative_sum(ops.take(ravel(w), order), include_initial=True)
             places = ops.take(total, places)
         y = diff(places)
@@ -117,7 +117,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
         raise ValueError("range argument must have one entry per dimension")
     edges = [_edges(column, part, None if range is None else range[i], f"`bins[{i}]`")
              for i, (column, part) in enumerate(zip(columns, bins))]
-    sizes = tuple(shape_of(e)[0] + 1 for e in edges)  # with one bin outside at each end
+    sizes = tuple(shape_of(e)[0] + 1 for e in edges)  # with an extra bin at each end
     which: Any = 0
     for column, e, size in zip(columns, edges, sizes):
         place = ops.searchsorted(e, column, side="right")

@@ -1,4 +1,4 @@
-"""How NumPy reads parts of arrays."""
+"""NumPy's functions that read parts of arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tapegrad.trace.proxy import recorded
 
 @means(operator.getitem)
 def getitem(x: Any, index: Any) -> Any:
-    if type(index) is int:  # the loop over elements: no detour
+    if type(index) is int:  # a fast path for loops over elements
         y, tracer, view = x._val[index], x._tracer, x._view
         if type(y) in _NUMBERS and not tracer.custom and (view is None or not view.storage.owned):
             return recorded(tracer, ops.getitem, (views.peek(x), index), y)
@@ -43,7 +43,7 @@ _WHOLE = frozenset([int, type(None)])
 
 
 def _is_plain(part: Any) -> bool:
-    """True for a part of an index that is neither traced nor an array, and says all by itself."""
+    """True for a part of an index that is a plain int, slice, None or Ellipsis."""
     kind = type(part)
     if kind is slice:
         return type(part.start) in _WHOLE and type(part.stop) in _WHOLE and type(part.step) in _WHOLE
@@ -51,13 +51,13 @@ def _is_plain(part: Any) -> bool:
 
 
 def index_parts(index: Any) -> tuple[Any, ...]:
-    """Return an index as arguments of `getitem` and `setitem`."""
+    """Return an index as the arguments of `getitem` and `setitem`."""
     return tuple(map(_part, index if isinstance(index, tuple) else (index,)))
 
 
 def _part(part: Any) -> Any:
-    """Return one part of an index as an argument of `getitem`: an array for a list and for an object that shows itself
-    as one, plain ints for a slice's bounds.
+    """Return one part of an index as an argument of `getitem`: a list or an array-like object as an array, a slice with
+    plain ints as bounds.
     """
     if isinstance(part, slice):
         return slice(static(part.start), static(part.stop), static(part.step))
@@ -70,13 +70,13 @@ def _part(part: Any) -> Any:
 
 
 def _integers(indices: Array, mode: str, length: Callable[[], int]) -> Any:
-    """Return indices as `take` wants them: an array of integers, brought into range where the mode says so."""
+    """Return indices as `take` needs them: an array of integers, brought into range by `mode`."""
     indices = as_array(indices)
     dtype = dtype_of(indices)
     if isinstance(indices, bool) or getattr(dtype, "kind", "") == "b":
         indices = ops.astype(indices, dtype=np.dtype(np.intp))
     elif getattr(dtype, "kind", "") == "f" and 0 in shape_of(indices):
-        indices = np.empty(shape_of(indices), np.intp)  # that of an empty list
+        indices = np.empty(shape_of(indices), np.intp)  # an empty list becomes an array of floats
     if mode == "wrap":
         return ops.remainder(indices, length())
     return ops.minimum(ops.maximum(indices, 0), length() - 1) if mode == "clip" else indices
@@ -89,7 +89,7 @@ def take(a: Array, indices: Array, axis: Axis = None, out: Array | None = None, 
 
 
 def _along(a: Any, axis: Any) -> tuple[Any, int]:
-    """Return an array and an axis of it, the flattened array where no axis was given; a number has one axis here."""
+    """Return an array and an axis of it, the flattened array if `axis` is None; a number gets one axis."""
     x = as_array(a)
     if axis is None or not shape_of(x):
         return ops.reshape(x, (-1,)), 0 if axis is None else normalize_axis_index(static(axis), 1)
@@ -121,8 +121,8 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
         y = np.moveaxis(ops.take(y, starts[:, None] + np.arange(size), axis=k), k + 1, -1)
     y = ops.copy(y)
     storage = views.place(y).storage
-    storage.layout, storage.reshaped = windows, True  # which can only be read
-    views.place(base).storage.relate(storage)  # a write to the one is seen by the other, on a way that is no path
+    storage.layout, storage.reshaped = windows, True  # read-only
+    views.place(base).storage.relate(storage)  # the windows share memory with `x`, but no path of views leads to them
     return y
 
 
@@ -136,7 +136,7 @@ def compress(condition: Array, a: Array, axis: Axis = None, out: Array | None = 
     mask = mask[:n]
     before = (slice(None),) * (axis % len(shape_of(x)))
     within = (*before, slice(shape_of(mask)[0]))
-    return ops.read(x[within], index_parts((*before, mask)))  # of an array, or of a traced one
+    return ops.read(x[within], index_parts((*before, mask)))  # `x` may be plain, and the mask traced
 
 
 @means(np.ndarray.compress)

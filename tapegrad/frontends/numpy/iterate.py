@@ -1,4 +1,4 @@
-"""np.nditer and np.broadcast of traced arrays: they go where NumPy's go, which plain ones tell."""
+"""np.nditer and np.broadcast of traced arrays, in the order of NumPy's own iterators over plain arrays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def nditer(
 
 
 class Elements:
-    """What np.nditer is of arrays, of which some are traced."""
+    """The counterpart of np.nditer for operands of which some are traced."""
 
     def __init__(self, operands: list[Any], flags: list[str], op_flags: Any, order: Any, several: bool) -> None:
         each = (
@@ -55,7 +55,7 @@ class Elements:
         )
         for x in operands:
             if isinstance(x, Traced) and order in ("K", "A"):
-                x._tracer.guard_layout()  # by which it goes
+                x._tracer.guard_layout()  # which decides the order
         how: Any = [list(flags) for flags in each], [*flags, *({"multi_index"} - {*flags})]
         plain = [views.laid(x) if isinstance(x, Traced) else np.asarray(x) for x in operands]
         self._at: Any = _nditer([_lying_as(x) for x in plain], how[1], how[0], order=order)
@@ -66,7 +66,7 @@ class Elements:
         self._several = several
 
     def __getitem__(self, number: int) -> Any:
-        place = (*self._at.multi_index, ...)  # a view, which later writes change
+        place = (*self._at.multi_index, ...)  # a view, which shows later writes
         return self.operands[number][place]
 
     def __setitem__(self, number: int, value: Array) -> None:
@@ -74,7 +74,7 @@ class Elements:
 
     @property
     def value(self) -> Any:
-        """The elements where it stands: one, or a tuple of several operands'."""
+        """The current element; a tuple of elements if there are several operands."""
         return tuple(map(self.__getitem__, range(len(self.operands)))) if self._several else self[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -119,7 +119,7 @@ def broadcast(tracer: Any, fn: Callable[..., Any], *args: Any) -> Any:
 
 
 class Broadcast:
-    """What np.broadcast is of arrays, of which some are traced: their common shape, and their elements in its order."""
+    """The counterpart of np.broadcast for operands of which some are traced: the common shape, and the elements."""
 
     def __init__(self, operands: list[Any]) -> None:
         self._at = _broadcast(*[np.empty(shape_of(x)) for x in operands])
@@ -141,7 +141,7 @@ class Broadcast:
 
 
 def _lying_as(x: np.ndarray[Any, Any]) -> Any:
-    """Return an array of the same strides: np.empty_like turns those that are negative round, and by these it goes."""
+    """Return an array of the same strides, which decide the order; np.empty_like would reverse negative ones."""
     if not x.size:
         return np.empty_like(x)
     ends = [(n - 1) * stride for n, stride in zip(x.shape, x.strides)]

@@ -1,4 +1,4 @@
-"""NumPy's functions that put arrays together, and take them apart."""
+"""NumPy's functions that join and split arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tapegrad.rules.registry import means, register
 
 
 def converted(arrays: Any, dtype: DType, casting: Any) -> list[Any]:
-    """Return the arrays to be joined, each cast to the dtype that was asked for."""
+    """Return the arrays to be joined, each cast to `dtype`."""
     xs = [as_array(a) for a in arrays]
     if dtype is None:
         return xs
@@ -45,7 +45,7 @@ def converted(arrays: Any, dtype: DType, casting: Any) -> list[Any]:
 @means(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
     xs = converted(arrays, dtype, casting)
-    if axis is None:  # where Python's numbers take the dtype that they leave to the others
+    if axis is None:  # Python numbers are raveled too, and need the dtype that promotion gives them beside the arrays
         bare = [type(plain(x)) in PYTHON for x in xs]
         dtype = common_dtype(*xs) if any(bare) else None
         return ops.concat(*[ravel(ops.astype(x, dtype=dtype) if alone else x) for x, alone in zip(xs, bare)], axis=0)
@@ -79,7 +79,7 @@ def block(arrays: Any) -> Any:
 
 
 def _depth(arrays: Any, blocks: list[Any]) -> int:
-    """Return how deep the lists are nested, and collect what they hold."""
+    """Return the depth of nested lists, and collect their blocks."""
     if not isinstance(arrays, list):
         if isinstance(arrays, tuple):
             raise TypeError("np.block takes nested lists of blocks, and no tuples")
@@ -92,7 +92,7 @@ def _depth(arrays: Any, blocks: list[Any]) -> int:
 
 
 def _places(obj: Any) -> Any:
-    """Return where to insert or delete: plain ints or a slice, or the array that was given, perhaps a mask."""
+    """Return the positions to insert at or delete: plain ints, a slice, or the given array, perhaps a mask."""
     obj = static(obj) if isinstance(obj, Traced) else obj
     return obj if type(obj) is np.ndarray else static(obj) if isinstance(obj, Traced) else integers(obj)
 
@@ -104,7 +104,7 @@ def insert(arr: Array, obj: Any, values: Array, axis: Axis = None) -> Any:
     place, new, shape = _places(obj), as_elements(values, numpy_dtype(x)), shape_of(x)
     old = np.arange(shape[axis])
     count = len(np.insert(old, place, 0)) - len(old)
-    if count == 1:  # one place takes as many values as there are
+    if count == 1:  # at one position any number of values can be inserted
         new = with_rank(new, len(shape))
         if not isinstance(place, slice) and np.ndim(place) == 0:
             new = moveaxis(new, 0, axis)
@@ -119,7 +119,7 @@ def delete(arr: Array, obj: Any, axis: Axis = None) -> Any:
     places = _places(obj)
     rest = np.delete(np.arange(shape_of(x)[axis]), places)
     one = isinstance(places, slice) or (np.size(places) == 1 and np.asarray(places).dtype.kind in "iu")
-    # NumPy's two ways, which differ in where they put what is left
+    # NumPy's two code paths, which differ in the memory order of the result
     return _kept(x, rest, axis) if one else x[along(axis, rest)]
 
 
@@ -138,7 +138,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     if not isinstance(cuts, tuple):
         if cuts <= 0:
             raise ValueError("number sections must be larger than 0.")
-        longer = shape_of(x)[axis] % cuts  # as many parts have one element more than the others
+        longer = shape_of(x)[axis] % cuts  # this many parts have one element more than the others
         length = shape_of(x)[axis] // cuts
         cuts = tuple(i * length + min(i, longer) for i in range(1, cuts))
     return [x[along(axis, slice(start, end))] for start, end in zip((0, *cuts), (*cuts, None))]

@@ -1,4 +1,4 @@
-"""NumPy's contractions, and parts of matrices."""
+"""NumPy's contractions, and its functions that extract parts of matrices."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
 def dot(a: Array, b: Array, out: Array | None = None) -> Any:
     a, b = as_array(a), as_array(b)
     m, n = _ndim(a), _ndim(b)
-    if not m or not n:  # NumPy makes an array of a number first, which keeps its dtype
+    if not m or not n:  # NumPy converts a number to an array first, and so promotes by its dtype
         return ops.multiply(*[ops.scalar(x) if dtype_of(x) is None else x for x in (a, b)])
     y = ops.matmul(a, b) if m < 3 and n < 3 else ops.dot(a, b)
-    if is_extension(plain(a).dtype) or is_extension(plain(b).dtype):  # whose products `@` leaves in float32
+    if is_extension(plain(a).dtype) or is_extension(plain(b).dtype):  # for which `@` returns float32
         return ops.astype(y, dtype=np.result_type(dtype_of(a), dtype_of(b)))
     return y
 
@@ -94,8 +94,8 @@ def cross(a: Array, b: Array, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     a0, a1, b0, b1 = a[..., 0], a[..., 1], b[..., 0], b[..., 1]
     c2 = a0 * b1 - a1 * b0
     if len(planar) == 2:
-        return c2 if shape_of(c2) else ops.reshape(ops.stack(c2, axis=0), ())  # an array, which may be written to
-    if shape_of(a)[-1] == 2:  # a component that is missing is no zero, which times inf would be nan
+        return c2 if shape_of(c2) else ops.reshape(ops.stack(c2, axis=0), ())  # an array, which can be written to
+    if shape_of(a)[-1] == 2:  # a missing component is left out: a zero in its place times inf would be nan
         c0, c1 = a1 * b[..., 2], -(a0 * b[..., 2])
     elif shape_of(b)[-1] == 2:
         c0, c1 = -(a[..., 2] * b1), a[..., 2] * b0
@@ -145,20 +145,18 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, dtype: Any = 
     xs = list(map(as_array, given))
     if len(xs) == 1:
         (mine, *_), output = ops.labels(subscripts, [_ndim(xs[0])])
-        if _is_view(shape_of(xs[0]), mine, output):  # whatever the dtype that is asked for
+        if _is_view(shape_of(xs[0]), mine, output):  # NumPy ignores `dtype` then
             return _arrange(xs[0], mine, output) if shape_of(xs[0]) else ops.read(ops.array(xs[0]), ())
     return ops.einsum(subscripts, *xs, **keywords(optimize=optimize, dtype=dtype))
 
 
 def _is_view(shape: tuple[int, ...], mine: str, output: str) -> bool:
-    """True if an einsum of one operand sums nothing: then it shares the operand's memory, which
-    the op's copy would not.
-    """
+    """True if an einsum of one operand sums nothing: NumPy then returns a view, while the op would copy."""
     return len(mine) == len(shape) and len(set(zip(mine, shape))) == len(output) and sorted(set(mine)) == sorted(output)
 
 
 def _arrange(x: Array, mine: str, output: str) -> Any:
-    """Return x with its axes in another order, and the diagonal of those that have the same letter."""
+    """Return `x` with its axes permuted, and the diagonals of axes that have the same letter."""
     for letter in output:
         while mine.count(letter) > 1:
             i = mine.index(letter)
@@ -174,12 +172,12 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = Fa
 
 
 def _subscripts(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Return einsum's subscripts as text, and its operands, of either of its two forms."""
+    """Return einsum's subscripts as text, and its operands, from either calling convention."""
     if isinstance(operands[0], str):
         return operands[0].replace(" ", ""), operands[1:]
 
     def letters(axes: Any) -> str:
-        # sorted as the numbers are: A-Z stand before a-z
+        # in the order of character codes: A-Z come before a-z
         return "".join("..." if i is Ellipsis else sorted(LETTERS)[i] for i in axes)
     pairs = len(operands) // 2
     inputs = ",".join(letters(operands[2 * k + 1]) for k in range(pairs))
@@ -193,7 +191,7 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 def diagonal(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     x = as_array(a)
     if _ndim(x) < 2:
-        np.empty(shape_of(x)).diagonal()  # which raises NumPy's error
+        np.empty(shape_of(x)).diagonal()  # raises NumPy's error
     if _ndim(x) != 2 or (axis1, axis2) != (0, 1):
         x = moveaxis(x, (axis1, axis2), (-2, -1))
     which = keywords(offset=offset)

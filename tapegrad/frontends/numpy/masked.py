@@ -1,8 +1,8 @@
 """np.ma: masked arrays of traced numbers, whose masks may depend on them.
 
-NumPy's own Python code of them runs as it is, on proxies that show the class MaskedArray (`trace.viewed`). Here is
-what that code asks of `ndarray` by its name, and what it computes where something is masked: of numbers that are not
-used it takes no function, whose derivative there may be infinite, and a cotangent of zero times that is nan.
+NumPy's own Python code for them runs as it is, on proxies that show the class MaskedArray (`trace.viewed`). This file
+replaces the methods of `ndarray` that this code calls by name, and computes functions of unmasked elements only: the
+derivative at an unused number may be infinite, and times a cotangent of zero that is nan.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ extras: Any = importlib.import_module("numpy.ma.extras")
 
 
 class _Named(type):
-    """What `ndarray` means in NumPy's code: NumPy's class, but for methods of a traced array."""
+    """The metaclass of what replaces `ndarray` in NumPy's code: NumPy's class, except for methods of a traced array."""
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, np.ndarray)
@@ -57,8 +57,8 @@ class _Arrays(metaclass=_Named):
 
 
 def _own(fn: Any, **names: Any) -> FunctionType:
-    """Return a function of NumPy's in which names mean something else; where memory begins is asked by another name,
-    for what has `__array_interface__` is an array to C code, and loses its gradient there.
+    """Return a NumPy function with some of its global names replaced, and with `__array_interface__` renamed to
+    `_memory`: C code takes an object that has `__array_interface__` for an array, and would lose its gradient.
     """
     code = code_of(fn)
     return with_names(fn, names, code.replace(co_names=tuple("_memory" if name == "__array_interface__" else name
@@ -69,12 +69,12 @@ def _own(fn: Any, **names: Any) -> FunctionType:
 
 
 def _shown(self: Any) -> Any:
-    """Return the present numbers, as a masked array to be printed."""
+    """Return the current values as a plain masked array, to be printed."""
     return ma.MaskedArray(plain(bare(self)), mask=plain(self._mask), fill_value=plain(self._fill_value))
 
 
 def _memory(self: Any) -> dict[str, Any]:
-    """Return where the numbers stand: a view that begins where another does shares its mask."""
+    """Return the address of the numbers: NumPy lets a view that begins where its base does share the mask."""
     return dict(plain(bare(self)).__array_interface__)
 
 
@@ -100,7 +100,7 @@ register(ma.MaskedArray.__new__, _array(ma.MaskedArray.__new__))
 
 
 def _filled(tracer: Any, fn: Any, *args: Any, make: Any, fill_value: Any = None, **kwargs: Any) -> Any:
-    """Return what np.ma.zeros and its kin give: an array of the program's own, which it may fill."""
+    """Return the result of np.ma.zeros and its kin: a traced array, which the program may fill."""
     y = CONSTRUCTORS[make](tracer, make, *args, **kwargs)
     mask = np.ones(y.shape, bool) if fn.__name__ == "masked_all" else ma.nomask
     return ma.MaskedArray(y, mask=mask, fill_value=fill_value)
@@ -114,28 +114,28 @@ def _of_object(tracer: Any, fn: Any, self: Any, *args: Any, **kwargs: Any) -> An
 for _fn, _make in ((ma.zeros, np.zeros), (ma.ones, np.ones), (ma.empty, np.empty), (extras.masked_all, np.empty)):
     if isinstance(_fn, FunctionType):
         constructs(_fn, interposed=True)(functools.partial(_filled, make=_make))
-if not isinstance(ma.zeros, FunctionType):  # before NumPy 2.4 they are objects that are called
+if not isinstance(ma.zeros, FunctionType):  # before NumPy 2.4 they are callable objects
     constructs(vars(type(ma.zeros))["__call__"], interposed=True)(_of_object)
 
 
-# -- functions, of what is not masked
+# -- functions of the unmasked elements
 
 
 def _cleared(bad: Any, xs: Sequence[Any], safe: float = 0.5) -> list[Any]:
-    """Return operands with a safe number where they are bad."""
+    """Return operands with a safe number where `bad` is true."""
     if bad is ma.nomask or not np.any(bad):
         return list(xs)
     return [np.where(bad, safe, x) if getattr(dtype_of(x), "kind", "f") in "fc" else x for x in xs]
 
 
 def _masks(xs: Sequence[Any]) -> Any:
-    """Return where one of several operands is masked."""
+    """Return the union of the operands' masks."""
     masks = [mask for mask in map(ma.getmask, xs) if mask is not ma.nomask]
     return functools.reduce(np.logical_or, masks) if masks else ma.nomask
 
 
 def _outside(fn: Any, xs: Sequence[Any]) -> Any:
-    """Return where operands are outside of a function's domain."""
+    """Return where operands lie outside a function's domain."""
     domain = ma.ufunc_domain.get(fn)
     return ma.nomask if domain is None else domain(*xs)
 
@@ -145,7 +145,7 @@ def _safe(fn: Any) -> float:
 
 
 def _computed(call: Any) -> Callable[..., Any]:
-    """Return what a function like np.ma.exp means: NumPy's code of such, with the ufunc of what is not masked alone."""
+    """Return the implementation of functions like np.ma.exp: NumPy's code, its ufunc applied to unmasked elements."""
     own = _own(call)
 
     def meaning(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -179,12 +179,12 @@ _STEEP: dict[np.ufunc, Callable[..., Any]] = {
     **dict.fromkeys((np.arcsin, np.arccos, np.arccosh), lambda x: abs(x) == 1),
     **dict.fromkeys((np.hypot, np.arctan2), lambda x, y: (x == 0) & (y == 0)), np.power: lambda x, _: x == 0,
 }
-"""Where ufuncs have finite values, and no finite derivative."""
+"""Where ufuncs have finite values but no finite derivative."""
 
 
 def _operands(ufunc: np.ufunc, inputs: Sequence[Any]) -> list[Any]:
-    """Return what a ufunc of NumPy's computes with: what it makes of masked numbers is their data, but where it has no
-    finite derivative.
+    """Return the operands of a NumPy ufunc of masked arrays: their data, with safe numbers where the derivative would
+    not be finite.
     """
     xs = list(map(bare, inputs))
     bad = _masks(inputs)

@@ -1,4 +1,4 @@
-"""NumPy's order statistics of what is not nan."""
+"""NumPy's order statistics that ignore nan."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tapegrad.rules.registry import means, refused
 
 
 def _sorted(a: Array, axis: Axis) -> tuple[Any, Any, tuple[int, ...]]:
-    """Return the numbers in order along the first axis, nan last, the rank of the largest, and the
-    shape that keeps all axes.
+    """Return the numbers sorted along the first axis with nan last, the rank of the largest one, and the shape that
+    keeps the reduced axes.
     """
     x, kept = joined_axes(a, axis)
-    x = ops.sort(x, axis=0) if shape_of(x)[0] else np.full((1, *shape_of(x)[1:]), np.nan)  # of nothing nan
-    return x, ops.maximum(ops.sum(ops.logical_not(ops.isnan(x)), axis=0) - 1, 0), kept  # of nothing but nan, the first
+    x = ops.sort(x, axis=0) if shape_of(x)[0] else np.full((1, *shape_of(x)[1:]), np.nan)  # an empty slice gives nan
+    return x, ops.maximum(ops.sum(ops.logical_not(ops.isnan(x)), axis=0) - 1, 0), kept  # rank 0 if all are nan
 
 
 def _ranked(x: Array, ranks: Any) -> Any:
@@ -61,7 +61,7 @@ def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, o
     if parts.dtype.kind == "f":  # else there is nothing to interpolate
         part = place - below
         part = as_dtype(part, numpy_dtype(x)) if type(q) in (int, float) else part
-        late = ops.greater_equal(part, 0.5)  # measured from the nearer neighbour, so that both ends are exact
+        late = ops.greater_equal(part, 0.5)  # interpolates from the nearer neighbour, so that both ends are exact
         high = _ranked(x, ops.minimum(below + 1, last))
         y = ops.where(late, high - (high - low) * (1 - part), low + (high - low) * part)
     y = y if parts.ndim else y[0]
@@ -75,7 +75,7 @@ def nanpercentile(a: Array, q: Array, axis: Axis = None, out: Array | None = Non
 
 
 def _place(op: Op, worst: float, a: Array, axis: Axis, keepdims: bool) -> Any:
-    """Return where the largest or the smallest number is, nan taken for the worst."""
+    """Return the index of the largest or smallest number, with nan replaced by `worst`."""
     x = as_array(a)
     if kind_of(x) not in "fc":
         return op(x, **how(axis, keepdims))

@@ -25,7 +25,7 @@ from tapegrad.rules.registry import means
 
 
 def as_dtype(x: Array, dtype: DType) -> Any:
-    """Return an array in a dtype, itself where it has that."""
+    """Return an array in a dtype; itself if it has that dtype already."""
     return x if numpy_dtype(x) == dtype else ops.astype(x, dtype=np.dtype(dtype))
 
 
@@ -93,7 +93,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
 
 def _step(step: Any, length: int) -> Any:
-    """Return the distance of neighbours, a number where it is the same for all."""
+    """Return the distances between neighbours; a number if they are all equal."""
     if not rank(step):
         return step
     if rank(step) != 1:
@@ -101,12 +101,12 @@ def _step(step: Any, length: int) -> Any:
     if shape_of(step)[0] != length:
         raise ValueError("when 1d, distances must match the length of the corresponding dimension")
     d = diff(as_dtype(step, float) if kind_of(step) in "iu" else step)
-    # traced distances may be equal by chance: each has a derivative of its own
+    # traced distances may be equal by chance, but each has its own derivative
     return d[0] if not isinstance(d, Traced) and (d == d[0]).all() else d
 
 
 def _slope(f: Any, d: Any, axis: int, edge_order: int) -> Any:
-    """Differentiate along an axis, to the second order inside; the coefficients are those of Lagrange's polynomials."""
+    """Differentiate along an axis, to second order inside; the coefficients are those of Lagrange polynomials."""
     n = shape_of(f)[axis]
     if n < edge_order + 1:
         raise ValueError("Shape of array too small to calculate a numerical gradient, "

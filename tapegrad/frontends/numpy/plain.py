@@ -1,5 +1,5 @@
-"""NumPy's functions that stay as they are: they take no traced value, or are Python code that is followed as it is
-written.
+"""NumPy's functions that need no implementation in ops: those that take no traced value, and Python code that is traced
+as it is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tapegrad.rules.registry import CONSTANT, THROUGH, leave, register
 
 
 def named(names: str, space: Any = np) -> list[Any]:
-    """Return those of the names that this version of NumPy has."""
+    """Return the functions with these names that this version of NumPy has."""
     return [getattr(space, name) for name in names.split() if hasattr(space, name)]
 
 
@@ -37,8 +37,8 @@ leave(*[value for value in vars(np).values() if isinstance(value, type) and issu
       why="a type of numbers, which asks for a plain one: a traced one raises, or is guarded")
 leave(np.linalg.LinAlgError, why="an exception")
 
-# Python code of NumPy's own, made of functions with a meaning: taken as it is, or where its names lead past what
-# replaces these in the program's modules, with names that lead there
+# Python code of NumPy's own that calls only functions implemented in ops: it runs as it is, with its global names
+# pointing at the replacements
 for _fn in [
     *named("""
         append apply_over_axes argwhere common_type diag_indices_from dsplit dstack extract flatnonzero
@@ -50,5 +50,5 @@ for _fn in [
     register(_fn, written(_fn))
 THROUGH.update(named("fromfunction poly1d row_stack vectorize ndenumerate"), named("fftfreq rfftfreq", np.fft))
 CONSTANT.update(named("isfortran isscalar iterable"))
-# attributes: facts, read with a guard because a program may branch on them
+# attributes are facts, read with a guard because a program may branch on them
 CONSTANT.update(named("device dtype flags itemsize nbytes ndim shape size strides", np.ndarray))

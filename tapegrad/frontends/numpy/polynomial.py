@@ -24,7 +24,7 @@ def _length(p: Array) -> int:
 
 
 def _of_polynomials(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of coefficients take `poly1d` objects too, and return them."""
+    """Let a function of coefficients also take and return `poly1d` objects."""
     @functools.wraps(fn)
     def of_either(*args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(arg, np.poly1d) for arg in args):
@@ -38,7 +38,7 @@ def _without_leading_zeros(p: Array) -> Any:
     """Drop the zeros that `poly1d` drops; a zero polynomial keeps one."""
     p = atleast(1, p)
     first = 0
-    while first < _length(p) - 1 and ops.equal(p[first], 0):  # each look is guarded
+    while first < _length(p) - 1 and ops.equal(p[first], 0):  # each comparison is guarded
         first += 1
     return p[first:] if first else p
 
@@ -135,7 +135,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     if trim not in ("fb", "bf", "f", "b"):
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
     axes = range(rank(x)) if axis is None else normalize_axis_tuple(static(axis), rank(x), argname="axis")
-    if not axes:  # NumPy 2.2 reads the number of an array without axes; later ones return the array itself
+    if not axes:  # NumPy 2.2 returns the number in an array without axes; later versions return the array itself
         whole = np.zeros(shape_of(x))
         return filt if np.trim_zeros(whole, axis=axis) is whole else x[()]
     places = ops.nonzero(x)

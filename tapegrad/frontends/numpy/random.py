@@ -1,8 +1,8 @@
-"""NumPy's random numbers: drawn while tracing, and drawn afresh by a replay.
+"""NumPy's random numbers: drawn while tracing, and drawn again by each replay.
 
-A Generator that is passed in or captured is an input of the tape. One made by the program is an operation, seeded again
-by each replay. Where the parameters of a distribution are traced, it must be one of location and scale: the draw is
-standard, and the gradient goes through what is computed from it (the reparametrisation of Kingma and Welling 2014).
+A Generator that is passed in or captured is an input of the tape. One that the program makes is an operation, seeded
+again by each replay. A distribution with traced parameters must be a location-scale family: the recorded draw is a
+standard one, and the result is computed from it (the reparametrisation of Kingma and Welling 2014).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tapegrad.trace.random_state import SHARED, SOURCES, WATCHED
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import leaves_of
 
-_GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
+_GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # the generator of np.random.rand and its kin
 
 # Parameters with their defaults, and the value from a standard draw u.
 _LOCATION_SCALE: dict[str, tuple[tuple[tuple[str, float], ...], Callable[..., Any]]] = {
@@ -62,7 +62,7 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
                       "standard_exponential"):
             fixed = {key: static(value) for key, value in kwargs.items()}
             return tracer.record(ops.draw, (source, *map(static, args)), {"method": method, **fixed})
-        args = tuple(taken(x) if loses(x) else x for x in args)  # a count, `binomial(n, p)`, has no gradient
+        args = tuple(taken(x) if loses(x) else x for x in args)  # counts, as in `binomial(n, p)`, have no gradient
         kwargs = {name: taken(x) if loses(x) else x for name, x in kwargs.items()}
         if any(map(loses, leaves_of((args, kwargs)))):
             raise _unknown(method)
@@ -81,15 +81,15 @@ def _unknown(method: str) -> UnknownFunction:
                            "compute it from a standard draw, or draw with tg.value(parameter)")
 
 
-# where `out` stands among the arguments
+# the positions of the argument `out`
 _OUT = {"random": 2, "standard_normal": 2, "standard_exponential": 3, "standard_gamma": 3}
 
 
 def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], at: int) -> Any:
-    """Draw as many numbers as `out` holds, and write them there."""
+    """Draw as many numbers as `out` holds, and write them into it."""
     out = args[at] if len(args) > at else kwargs["out"]
     args, others = args[:at], {key: value for key, value in kwargs.items() if key != "out"}
-    first = 1 if method == "standard_gamma" else 0  # where the size stands
+    first = 1 if method == "standard_gamma" else 0  # the position of the argument `size`
     if method in _OUT and (args[first] if len(args) > first else others.get("size")) is None:
         args, others = (*args[:first], shape_of(out),
                         *args[first + 1:]), {key: value for key, value in others.items() if key != "size"}
@@ -98,22 +98,22 @@ def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
 
 
 def _shuffled(source: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Shuffle a list, or an array made outside: what is in it is in no operation, so a replay is told that it cannot
-    draw again; by a generator that the program made, the order is guarded.
+    """Shuffle a list or an untraced array. Its elements are on no tape, so no replay can repeat the shuffle; if the
+    program made the generator, the permutation is recorded and guarded instead.
     """
     if not isinstance(getattr(source, "_op", None), Call):
         plain(source).shuffle(*args, **kwargs)
         return
     given = dict(zip(("x", "axis"), args)) | kwargs
     x = np.swapaxes(given["x"], 0, given["axis"]) if given.get("axis") else given["x"]
-    # it draws what a permutation of so many draws
+    # shuffle makes the same draws as a permutation of this length
     x[:] = [x[i] for i in static(source._tracer.record(ops.draw, (source, len(x)), {"method": "permutation"}))]
 
 
 def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: int = 0, **kwargs: Any) -> Any:
-    """Record a draw of elements of a traced array, by the positions that are drawn."""
+    """Record a permutation of a traced array: the positions are drawn, the elements are taken."""
     x = as_array(x)
-    if not shape_of(x):  # a number: its range is drawn from
+    if not shape_of(x):  # a number: its range is permuted
         return tracer.record(ops.draw, (source, static(x), *map(static, args)),
                              {"method": method, **{k: static(v) for k, v in kwargs.items()}})
     axis = static(axis)
@@ -129,9 +129,7 @@ def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: i
 
 def _chosen(tracer: Any, source: Any, a: Any, size: Any = None, replace: Any = True, p: Any = None, axis: Any = 0,
             **kwargs: Any) -> Any:
-    """Record a choice among some things, with probabilities that nothing is differentiated by, by the positions that
-    are drawn.
-    """
+    """Record a choice of elements: the positions are drawn, with probabilities `p` that need no gradient."""
     if any(map(loses, leaves_of(p))):
         raise _unknown("choice")
     x, axis = as_array(a), static(axis)
@@ -177,13 +175,13 @@ def state(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 @constructs(np.random.default_rng)
 def generator(tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     for given in (*args, *kwargs.values()):
-        if isinstance(plain(given), np.random.Generator):  # one of the program's, which goes on
+        if isinstance(plain(given), np.random.Generator):  # default_rng returns a Generator itself
             return given
     return tracer.record(ops.default_rng, tuple(map(static, args)), {"make": fn, **kwargs})
 
 
 def to_random_state(seed: Any = None) -> Any:
-    """Return the generator that `RandomState` makes; in a trace an operation, whose draws are recorded."""
+    """Return a `RandomState`; in a trace an operation that makes one, whose draws are recorded."""
     if not running.tracers or isinstance(seed, np.random.BitGenerator):
         return np.random.RandomState(seed)
     return generator(running.tracers[-1], np.random.RandomState, seed)

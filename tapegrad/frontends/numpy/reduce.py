@@ -21,15 +21,15 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import means
 from tapegrad.trace.views import peek
 
-# -- what the reductions share: `where=` as a mask, and the keywords that an op takes
+# -- shared by the reductions: `where=` as a mask, and the keyword arguments that an op takes
 
 
 def kind_of(x: Any) -> str:
-    """Return the kind of an array's or number's dtype ("f", "c", "i" …); guarding that alone leaves the shapes open."""
+    """Return the kind of an array's or number's dtype ("f", "c", "i" …). Only the kind is guarded, no shape is."""
     dtype = getattr(x, "dtype", None)
     if dtype is None:
         dtype = np.dtype(x.__class__)
-        if isinstance(x, Traced):  # a Python number, which has no attribute that would guard it
+        if isinstance(x, Traced):  # a Python number has no dtype attribute, which would record the guard
             x._tracer.guard(peek(x), "dtype", dtype)
     elif not isinstance(dtype, np.dtype):  # torch's
         dtype = dtype_of(x)
@@ -37,14 +37,14 @@ def kind_of(x: Any) -> str:
 
 
 def how(axis: Any, keepdims: Any = False, dtype: Any = None) -> dict[str, Any]:
-    """Return the keyword arguments of a reduction, those that say something."""
+    """Return the keyword arguments of a reduction that differ from the defaults."""
     if axis is None and keepdims is False and dtype is None:
         return {}
     return keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), keepdims=bool(keepdims))
 
 
 def masked(a: Array, where: Array | bool, fill: Any) -> tuple[Any, Any]:
-    """Return an array with `fill` where the mask leaves elements out, and the mask in its shape; None if all are in."""
+    """Return an array with `fill` outside the mask, and the mask in its shape; None if all elements are in."""
     x = as_array(a)
     if where is True:
         return x, None
@@ -55,7 +55,7 @@ def masked(a: Array, where: Array | bool, fill: Any) -> tuple[Any, Any]:
 
 
 def present(a: Array, where: Array | bool = True) -> Any:
-    """Return the mask of what is not nan, and in the mask `where`."""
+    """Return the mask of the elements that are not nan and lie in the mask `where`."""
     x = as_array(a)
     if kind_of(x) not in "fc":
         return where
@@ -64,9 +64,9 @@ def present(a: Array, where: Array | bool = True) -> Any:
 
 
 def _fitting(initial: Any, y: Array) -> Any:
-    """Return what a reduction begins with in the dtype of its result, to which NumPy casts it.
+    """Return the initial value of a reduction in the dtype of its result, to which NumPy casts it.
 
-    Raises ValueError for what is no number.
+    Raises ValueError if it is not a number.
     """
     given, dtype = as_array(initial), numpy_dtype(y)
     if shape_of(given):
@@ -117,7 +117,7 @@ def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 
 def extremum(op: Op, pair: Op, a: Array, axis: Axis = None, keepdims: bool = False, initial: Any = None,
              where: Array | bool = True) -> Any:
-    """Reduce by `op`; `initial`, which is compared by `pair`, stands in for what the mask leaves out."""
+    """Reduce by `op`. `initial` replaces the elements outside the mask and is compared with the result by `pair`."""
     if initial is None:
         if where is not True:
             raise ValueError(f"reduction operation '{pair.__name__}' does not have an identity, "
@@ -131,16 +131,14 @@ def extremum(op: Op, pair: Op, a: Array, axis: Axis = None, keepdims: bool = Fal
 
 
 def _extremum_of_none(op: Op, x: Array, axis: Axis, keepdims: bool, initial: Any) -> Any:
-    """Reduce an empty array, with `initial` as one more element: a replay, in which there may be
-    others, compares them all.
-    """
+    """Reduce an empty array with `initial` as one more element: a replay may have a larger array, and compares all."""
     rows, kept = joined_axes(x, axis)
     y = op(ops.concat(rows, ops.broadcast_to(initial, (1, *shape_of(rows)[1:])), axis=0), axis=0)
     return ops.reshape(y, kept) if keepdims else y
 
 
 def joined_axes(a: Array, axis: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return an array with the axes to be reduced joined into the first, and the shape that keeps them, of length 1."""
+    """Return an array with the reduced axes joined into the first, and the shape that keeps them with length 1."""
     x = as_array(a)
     sizes = shape_of(x)
     n = len(sizes)
@@ -167,7 +165,7 @@ def min(a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = 
 
 
 def nan_extremum(op: Op, pair: Op, a: Array, axis: Axis, keepdims: bool, initial: Any, where: Array | bool) -> Any:
-    """Reduce by `op`; of nothing but nan in a list or a number NumPy gives nan, and of an array `initial`."""
+    """Reduce by `op`. If all elements are nan, NumPy returns nan for a list or number, and `initial` for an array."""
     y = extremum(op, pair, a, axis, keepdims, initial, where)
     if initial is None or isinstance(plain(a), np.ndarray) or kind_of(as_array(a)) not in "fc":
         return y
@@ -212,7 +210,7 @@ def argmin(a: Array, axis: Axis = None, out: Array | None = None, *, keepdims: b
 
 
 def averaged(x: Array, mask: Any, options: dict[str, Any], less: Any = 0) -> Any:
-    """Divide the sum of `x`, which is 0 outside the mask, by the count inside it, less `less`."""
+    """Divide the sum of `x`, which is 0 outside the mask, by the number of elements in the mask minus `less`."""
     if mask is None and not less:
         return ops.mean(x, **options)
     y = ops.sum(x, **options)
@@ -223,7 +221,7 @@ def averaged(x: Array, mask: Any, options: dict[str, Any], less: Any = 0) -> Any
 
 
 def like(x: Array, y: Array) -> Any:
-    """Return `y` in the precision of `x`, a floating or complex array."""
+    """Return `y` in the precision of `x`, if `x` is floating-point or complex."""
     return y if kind_of(x) not in "fc" or dtype_of(y) == dtype_of(x) else ops.astype(y, dtype=dtype_of(x))
 
 
@@ -251,7 +249,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
         where: Any = True, mean: Any = None, correction: Any = None) -> Any:
     y = var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     zero = ops.equal(y, 0)
-    return ops.sqrt(y + zero) - zero  # the root, with the derivative 0 at 0, as that of abs
+    return ops.sqrt(y + zero) - zero  # the root, with derivative 0 at 0, as for abs
 
 
 @means(np.nanmean)
@@ -292,7 +290,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 
 def _in_one_dtype(x: Array, w: Array) -> tuple[Array, Array]:
-    """Return numbers and weights as what NumPy sums: what is averaged of integers is at least a float64."""
+    """Return numbers and weights in the dtype that NumPy sums in: for integers at least float64."""
     a, b = dtype_of(x), dtype_of(w)
     if not (isinstance(a, np.dtype) and isinstance(b, np.dtype)):
         return x, w
@@ -301,7 +299,7 @@ def _in_one_dtype(x: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _weights(w: Array, x: Array, axis: Any) -> Any:
-    """Return weights that broadcast against `x`; given for the axes alone, they get the others, of length 1."""
+    """Return weights that broadcast against `x`: weights for the reduced axes only get the other axes, of length 1."""
     wide = shape_of(x)
     if shape_of(w) == wide:
         return w
@@ -315,7 +313,7 @@ def _weights(w: Array, x: Array, axis: Any) -> Any:
     return ops.reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(wide)))
 
 
-# -- what has no derivative: logic, counting, comparing
+# -- no derivative: logic, counting, comparing
 
 
 @means(np.any, np.ndarray.any, constant=True)
@@ -338,14 +336,14 @@ def count_nonzero(a: Array, axis: Axis = None, *, keepdims: bool = False) -> Any
 @means(np.nonzero, np.ndarray.nonzero, constant=True)
 def nonzero(a: Array) -> Any:
     x = as_array(a)
-    shape(x)  # there are as many arrays of indices as axes
+    shape(x)  # guards the number of axes, which is the number of index arrays
     return ops.nonzero(x)
 
 
 @means(np.isclose, constant=True)
 def isclose(a: Array, b: Array, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     x, y = numpys(as_array(a)), as_array(b)
-    y = ops.astype(y, dtype=np.dtype(float)) if kind_of(y) == "b" else y  # of which there are no differences
+    y = ops.astype(y, dtype=np.dtype(float)) if kind_of(y) == "b" else y  # bools cannot be subtracted
     close = ops.less_equal(ops.abs(x - y), atol + rtol * ops.abs(y)) & ops.isfinite(y) | ops.equal(x, y)
     return close | ops.isnan(x) & ops.isnan(y) if equal_nan else close
 

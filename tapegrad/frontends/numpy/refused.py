@@ -1,4 +1,4 @@
-"""NumPy's functions of arrays that no tape can hold, each with the reason and what to do instead."""
+"""NumPy's functions that cannot be recorded on a tape, each with the reason and an alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's running totals, and their inverses, the differences."""
+"""NumPy's running totals, and differences, their inverses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tapegrad.rules.registry import means
 
 
 def running(op: Op, a: Any, axis: Any, dtype: DType, **options: Any) -> Any:
-    """Apply a running total along an axis, over all elements if there is none."""
+    """Apply a running total along an axis, or over all elements if `axis` is None."""
     x = as_array(a)
     if axis is not None and not rank(x):
-        normalize_axis_index(static(axis), 1)  # AxisError, in NumPy's words: to it a number is one of a row
+        normalize_axis_index(static(axis), 1)  # AxisError, in NumPy's words: NumPy treats a number as one-dimensional
     x, axis = (ravel(x) if rank(x) != 1 else x, 0) if axis is None or not rank(x) else (x, axis)
     return op(x, **keywords(axis=axis, dtype=None if dtype is None else np.dtype(dtype), **options))
 
@@ -74,7 +74,7 @@ def _extremes(op: Op, array: Array, axis: Any, dtype: Any) -> Any:
 
 
 def _present_extremes(op: Op, fill: float, array: Array, axis: Any, dtype: Any) -> Any:
-    """Return running extrema that pass over nan, which is what comes before the first number."""
+    """Return running extrema that skip nan; before the first number they are nan."""
     x = as_array(array)
     if kind_of(x) != "f":
         return _extremes(op, x, axis, dtype)
@@ -95,7 +95,7 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
 
 
 def _standard(op: Op) -> Callable[..., Any]:
-    """Return a running total as the array API standard spells it."""
+    """Return a running total with the signature of the array API standard."""
     def total(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
         x = as_array(x)
         if axis is None and rank(x) > 1:
@@ -130,7 +130,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 def _slab(part: Any, x: Array, axis: int) -> Any:
-    """Return what is joined to `x` along an axis: a number is of length 1 there."""
+    """Return an argument of `diff` that is joined to `x` along an axis: a number becomes a slice of length 1."""
     part = as_array(part)
     return part if rank(part) else ops.broadcast_to(part,
                                                     tuple(1 if i == axis else n for i, n in enumerate(shape_of(x))))

@@ -1,4 +1,4 @@
-"""NumPy's sets: an array's distinct values, which are read at the places where each comes first."""
+"""NumPy's set functions. Distinct values are read from the array at their first positions, so gradients flow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
 def _standard(fn: Callable[..., Any], **asked: bool) -> None:
     """Register a function of the array API standard, which returns a named tuple."""
     @functools.cache
-    def kind() -> Any:  # to ask NumPy imports numpy.ma
+    def kind() -> Any:  # cached: calling NumPy's function imports numpy.ma
         return type(fn(np.zeros(1)))
 
     @means(fn)
@@ -47,7 +47,7 @@ def _standard(fn: Callable[..., Any], **asked: bool) -> None:
 _standard(np.unique_all, return_index=True, return_inverse=True, return_counts=True)
 _standard(np.unique_counts, return_counts=True)
 _standard(np.unique_inverse, return_inverse=True)
-# since NumPy 2.3 they are in no order
+# since NumPy 2.3 they are unordered
 _standard(np.unique_values, sorted="sorted" not in inspect.signature(np.unique).parameters)
 
 

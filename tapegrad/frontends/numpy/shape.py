@@ -1,4 +1,4 @@
-"""NumPy's functions that rearrange."""
+"""NumPy's functions that rearrange elements."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tapegrad.trace import views
 
 
 def rank(x: Array) -> int:
-    """Return the number of dimensions; guarding that alone leaves a tape free to be replayed at other shapes."""
-    if isinstance(x, Traced) and not hasattr(x, "ndim"):  # a number, in whose place an array may come
+    """Return the number of dimensions. Only that is guarded, so a tape may be replayed at other shapes."""
+    if isinstance(x, Traced) and not hasattr(x, "ndim"):  # a number, which a replay may replace by an array
         x._tracer.guard(x._op, "ndim", 0)
         return rank(x._val)
     return getattr(x, "ndim", 0)
 
 
 def numpy_dtype(x: Any) -> Any:
-    """Return the dtype of an array, and that of the array NumPy makes of a plain number."""
+    """Return the dtype of an array, or of the array that NumPy makes of a plain number."""
     dtype = dtype_of(x)
     return np.dtype(x.__class__) if dtype is None else dtype
 
 
 def common_dtype(*xs: Any) -> Any:
-    """Return the dtype that NumPy's arithmetic gives: plain numbers adapt to arrays."""
+    """Return the dtype of NumPy's arithmetic, in which plain numbers adapt to arrays."""
     return np.result_type(*map(_kind, xs))
 
 
@@ -50,22 +50,22 @@ def _kind(x: Any) -> Any:
 
 
 def integers(x: Any) -> Any:
-    """Return a shape, an axis or counts as plain ints, whatever they came in."""
+    """Return a shape, an axis or counts as plain ints, from any type."""
     return static(list(x) if rank(x) else x)
 
 
 def truncated(x: Any) -> Any:
-    """Return counts as plain ints, floats cut off, as NumPy's functions do that call `int`."""
+    """Return counts as plain ints with floats truncated, as NumPy's functions that call `int` do."""
     return tuple(map(truncated, x)) if isinstance(x, (list, tuple)) or rank(x) else int(x)
 
 
 def along_axis(a: Array, axis: Any) -> tuple[Any, int]:
-    """Return an array and the axis to work along, counted from the front; without one the array is flattened."""
+    """Return an array and a nonnegative axis to work along; the flattened array and 0 if `axis` is None."""
     x = as_array(a)
     return (ravel(x), 0) if axis is None else (x, normalize_axis_index(static(axis), rank(x)))
 
 
-# -- what shape it is. The proxy's attributes record the guards.
+# -- queries of the shape. The proxy's attributes record the guards.
 
 
 @means(np.shape, constant=True)
@@ -90,7 +90,7 @@ def size(a: Any, axis: Any = None) -> int:
 
 
 def in_fortran_order(order: str | None) -> bool:
-    """Return whether the first axis is to run fastest; refuse an order that depends on the memory layout."""
+    """Return whether the first axis runs fastest; refuse an order that depends on the memory layout."""
     if order not in ("C", "F", None):
         raise UnknownFunction(f"order={order!r} depends on the memory layout, which a tape does not keep",
                               user_location(), "order='C' or order='F'")
@@ -103,7 +103,7 @@ def reshape(a: Array, /, shape: Any = None, order: str | None = "C", *, copy: An
     if copy:
         x = ops.copy(x)
     elif copy is False:
-        np.reshape(plain(x), shape, order, copy=False)  # type: ignore[arg-type]  # ValueError where it is no view
+        np.reshape(plain(x), shape, order, copy=False)  # type: ignore[arg-type]  # ValueError unless it is a view
     if not in_fortran_order(order):
         return ops.reshape(x, shape)
     return ops.permute_dims(ops.reshape(ops.permute_dims(x), shape[::-1] if isinstance(shape, tuple) else shape))
@@ -139,7 +139,7 @@ _NEW_AXES: dict[int, dict[int, Any]] = {1: {0: 0}, 2: {0: (0, 1), 1: 0}, 3: {0: 
 
 
 def atleast(n: int, a: Array) -> Any:
-    """Return an array of `n` dimensions or more."""
+    """Return an array of at least `n` dimensions."""
     x = as_array(a)
     axes = _NEW_AXES[n].get(rank(x))
     return x if axes is None else ops.expand_dims(x, axis=axes)
@@ -154,7 +154,7 @@ for _n, _fn in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d), 1):
 
 
 def with_rank(x: Array, ndim: int) -> Any:
-    """Return an array of `ndim` dimensions or more, new ones in front."""
+    """Return an array of at least `ndim` dimensions, new ones in front."""
     new = tuple(range(ndim - rank(x)))
     return ops.expand_dims(x, axis=new) if new else x
 
@@ -174,7 +174,7 @@ def transpose_method(a: Array, *axes: Any) -> Any:
 
 
 def moved(a: Array, move: Callable[..., Any], *args: Any) -> Any:
-    """Permute the axes as `move`, a function of NumPy's, does to an array whose strides number its axes."""
+    """Permute the axes as NumPy's function `move` permutes an array whose strides are the numbers of its axes."""
     x = as_array(a)
     numbered = as_strided(np.empty(1), (1,) * rank(x), range(rank(x)))  # type: ignore[arg-type]
     return ops.permute_dims(x, axes=move(numbered, *map(static, args)).strides)
@@ -240,7 +240,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     xs = [as_array(a) for a in args]
     shape = np.broadcast_shapes(*map(shape_of, xs))
     tracer = tracer_of(xs)
-    # a constant is on the tape with the others: its copy may be written to
+    # a constant is recorded too: its copy may be written to
     return tuple(x if isinstance(x, np.ndarray) and shape_of(x) == shape
                  else views.lock(tracer.record(ops.broadcast_to, (x, shape), {})) for x in xs)
 
@@ -252,7 +252,7 @@ def tile(A: Array, reps: Any) -> Any:
 
 @means(np.repeat, np.ndarray.repeat)
 def repeat(a: Array, repeats: Any, axis: Axis = None) -> Any:
-    if isinstance(plain(repeats), np.ndarray):  # a list, and a number, may be of floats
+    if isinstance(plain(repeats), np.ndarray):  # a list or a number may hold floats
         np.empty(0, dtype_of(repeats)).astype(np.intp, casting="safe")  # TypeError, in NumPy's words
     counts = np.asarray(truncated(repeats), int)
     if counts.size == 1:
@@ -274,13 +274,13 @@ def pad(array: Array, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> 
         raise UnknownFunction(f"tapegrad knows no np.pad with mode={mode!r} and these keywords", user_location(),
                               "mode 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
     for axis, width in enumerate(widths):
-        if width != (0, 0):  # what NumPy puts where is asked of an array of positions
+        if width != (0, 0):  # np.pad of an array of positions shows which element goes where
             x = ops.take(x, np.pad(np.arange(shape_of(x)[axis]), width, mode, **kwargs), axis=axis)
     return x
 
 
 def _widths(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
-    """Return how much to add before and after, a pair for each axis."""
+    """Return how many elements to add before and after, a pair for each axis."""
     if isinstance(pad_width, dict):
         of_axis = {normalize_axis_index(axis, ndim): pair for axis, pair in pad_width.items()}
         pad_width = [np.broadcast_to(static(of_axis.get(axis, 0)), 2) for axis in range(ndim)]
@@ -298,7 +298,7 @@ def _pad_constant(x: Any, widths: tuple[tuple[int, int], ...], constant_values: 
         value = _written(value, x)
         return ops.pad(x, widths) if not isinstance(value, Traced) and value == 0 else ops.pad(x, widths, value)
     values = ops.broadcast_to(value, (rank(x), 2))
-    for axis, (before, after) in enumerate(widths):  # a later axis gets the corners
+    for axis, (before, after) in enumerate(widths):  # corners take the value of the later axis
         for side, width in enumerate([(before, 0), (0, after)]):
             if any(width):
                 x = ops.pad(x, tuple(width if i == axis else (0, 0) for i in range(rank(x))),
@@ -307,5 +307,5 @@ def _pad_constant(x: Any, widths: tuple[tuple[int, int], ...], constant_values: 
 
 
 def _written(value: Array, x: Array) -> Any:
-    """Return a traced number as NumPy, which makes one of its own of it, writes it to an array like x."""
+    """Return a traced number as NumPy writes it, converted to a scalar first, to an array like `x`."""
     return cast(ops.scalar(value), numpy_dtype(x), listed=True) if isinstance(value, Traced) else value

@@ -1,4 +1,4 @@
-"""NumPy's functions of order: sorting, ranks and quantiles, places in a sorted array."""
+"""NumPy's functions of order: sorting, ranks and quantiles, positions in a sorted array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tapegrad.tree.flatten import leaves_of
 
 
 def _flat(a: Array, axis: Any) -> tuple[Any, int]:
-    """Return an array and an axis of it; the flattened array where no axis was given."""
+    """Return an array and an axis of it; the flattened array and 0 if `axis` is None."""
     x = as_array(a)
     return (ravel(x), 0) if axis is None else (x, static(axis))
 
@@ -81,9 +81,7 @@ def partition_in_place(a: Any, kth: Any, axis: int = -1, kind: str = "introselec
 
 
 def _ranked(x: Array, ranks: Sequence[int]) -> Any:
-    """Return the elements of these ranks along the first axis; where one is nan, which ranks
-    last, that for all of them.
-    """
+    """Return the elements of the given ranks along the first axis; if an element is nan, which ranks last, all are."""
     return ops.take_along_axis(x, ops.argrank(x, ranks=tuple(ranks)), axis=0)
 
 
@@ -95,7 +93,7 @@ def median(a: Array, axis: Axis = None, out: Array | None = None, overwrite_inpu
     middle = _ranked(x, sorted({(n - 1) // 2, n // 2})) if n else x
     y = ops.mean(middle, axis=0)
     if n and kind_of(x) == "c":
-        y = ops.where(ops.isnan(middle[0]), middle[0], y)[()]  # the other part of a nan stays as it is
+        y = ops.where(ops.isnan(middle[0]), middle[0], y)[()]  # keeps the other part of a complex nan
     return ops.reshape(y, kept) if keepdims else y
 
 
@@ -121,7 +119,7 @@ def percentile(a: Array, q: Array, axis: Axis = None, out: Array | None = None, 
 
 
 def percent(q: Any) -> Any:
-    """Return percentages as fractions, a number as a number."""
+    """Return percentages as fractions: a float for a number, else an array."""
     q = option(q)
     parts = _plain(q) / 100
     if not np.all((parts >= 0) & (parts <= 1)):
@@ -137,7 +135,9 @@ def _plain(q: Array) -> Any:
 
 
 def _at(x: Array, place: Any, weak: bool) -> Any:
-    """Return what stands at (fractional) places of the sorted array, the places' shape in front; as NumPy rounds it."""
+    """Return the values at (fractional) positions in the sorted array, with the positions' shape in front, rounded as
+    NumPy rounds. A `weak` position is a Python number, which keeps the array's dtype.
+    """
     shape = place.shape + shape_of(x)[1:]
     if place.dtype.kind in "iu":
         found = _ranked(x, place.ravel().tolist())
@@ -146,7 +146,7 @@ def _at(x: Array, place: Any, weak: bool) -> Any:
     below = np.floor(place).astype(int)
     above = np.minimum(below + 1, last)
     part = (place - below).astype(place.dtype)
-    # measured from the nearer neighbour, so that both ends are exact
+    # interpolates from the nearer neighbour, so that both ends are exact
     near, part = np.where(part >= 0.5, above, below), np.where(part >= 0.5, part - 1, part)
     found = _ranked(x, np.stack([near, below, above]).ravel().tolist())
     found = ops.reshape(found, (3, *shape)) if place.ndim else found
@@ -154,7 +154,7 @@ def _at(x: Array, place: Any, weak: bool) -> Any:
                                                else part.reshape(place.shape + (1,) * (len(shape) - place.ndim)))
 
 
-# -- places
+# -- positions
 
 
 @means(np.searchsorted, np.ndarray.searchsorted, constant=True)

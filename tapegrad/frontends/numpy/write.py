@@ -1,4 +1,4 @@
-"""NumPy's writes in place."""
+"""NumPy's in-place writes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def setitem(x: Array, index: Any, value: Array) -> None:
 
 
 def owned(x: Array) -> Any:
-    """Return an array that the trace may write to; refuse any other."""
+    """Return an array that the trace may write to; refuse any other value."""
     if not isinstance(x, Traced):
         raise write_refused()
     return x
 
 
 def array(x: Array) -> Any:
-    """Return an array that the trace may write to; refuse a number, of which NumPy's functions
-    write to a copy, or raise.
+    """Return an array that the trace may write to; refuse a number, for which NumPy's functions write to a copy or
+    raise.
     """
     if isinstance(plain(owned(x)), (int, float, complex, np.generic)):
         raise MutationError(f"a number, of type {type(plain(x)).__name__}, is written to by a function for arrays",
@@ -53,14 +53,14 @@ def array(x: Array) -> Any:
 
 @means("out")
 def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
-    """Write a result into the `out=` of the call of `fn` that computed it, and return that.
+    """Write a result into the `out=` of the call of `fn` that computed it, and return `out`.
 
-    Into what sizes and dtypes, each function decides for itself: where the array is not just
-    like the result, it is asked.
+    Each function has rules of its own for sizes and dtypes: where `out` and the result differ in shape or dtype, `fn`
+    is run on plain arrays to see what it writes.
     """
     if isinstance(out, tuple):
         if isinstance(result, tuple):
-            # of those that are made as well
+            # `out` may be None for some results: those get the broadcast shape too
             shape = np.broadcast_shapes(*(shape_of(one) for one in out if one is not None))
             result = [part if one is not None or shape_of(part) == shape else ops.copy(ops.broadcast_to(part, shape))
                       for one, part in zip(out, result)]
@@ -83,11 +83,11 @@ def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
     if (holder.shape, holder.dtype) != (found.shape, found.dtype):
         written = rehearse(fn, *given)
         if not holder.size:
-            out._tracer.specialise(out)  # of another shape there would be something to write
+            out._tracer.specialise(out)  # there would be something to write at another shape
             return out
         result = fitting(result, holder)
         whole = type(written) is tuple or holder.shape == found.shape
-        # NumPy may read what it has just written, where it writes more than once
+        # a function that writes more than once may read what it has just written
         if not whole and getattr(fn, "signature", None):
             views.check_apart(out, *leaves_of(given[0]))
         if not whole and not _fills(holder, found, written):
@@ -98,7 +98,7 @@ def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
 
 
 def _fills(holder: Any, found: Any, written: Any) -> bool:
-    """True if what NumPy has written into an array is the result, broadcast."""
+    """True if `written`, the array after NumPy's write, is the result, broadcast."""
     try:
         whole = np.broadcast_to(found, holder.shape)
     except ValueError:
@@ -107,25 +107,25 @@ def _fills(holder: Any, found: Any, written: Any) -> bool:
 
 
 PIECEWISE = frozenset([np.concatenate, np.stack, np.ptp])
-"""Those that read of their arguments after they have begun to write."""
+"""Functions that read from their arguments after they have begun to write to `out`."""
 
 
 def _leaves_out(fn: Callable[..., Any]) -> bool:
-    """True for a function that takes `out=`, and does not write to it."""
+    """True for a function that takes `out=` but does not write to it."""
     out = np.zeros((1, 1), complex)
     return fn(np.ones((1, 1)), out=out) is not out
 
 
 UNWRITTEN = frozenset(filter(_leaves_out, [np.fft.fft2, np.fft.ifft2, np.fft.fftn, np.fft.ifftn]))
-"""Those that return another array than the one they were given as `out=`: ifft2, in some versions of NumPy."""
+"""Functions that do not return the array given as `out=`: ifft2, in some versions of NumPy."""
 
 
 CONTIGUOUS = frozenset([np.dot, np.ndarray.dot])
-"""Those that write to an array in C order only, and raise for others: whether it lies so is a fact of the layout."""
+"""Functions that write to arrays in C order only, and raise for others; the layout is guarded."""
 
 
 def fitting(value: Array, holder: Any) -> Any:
-    """Return what is left of complex numbers in an array of real ones; NumPy has warned of it."""
+    """Return the real part of complex numbers that are written to a real array; NumPy has warned of it."""
     return ops.real(value) if np.iscomplexobj(plain(value)) and holder.dtype.kind != "c" else value
 
 
@@ -133,9 +133,9 @@ def fitting(value: Array, holder: Any) -> Any:
 def copyto(dst: Any, src: Array, casting: Any = "same_kind", where: Array | bool = True) -> None:
     source, mask, holder = as_array(src), as_array(where), plain(array(dst))
     if isinstance(where, (list, tuple)):
-        mask = ops.astype(mask, dtype=np.dtype(bool))  # whatever its numbers
+        mask = ops.astype(mask, dtype=np.dtype(bool))  # np.copyto casts a list, but no array
     if views.are_same(dst, source):
-        return  # and NumPy does not look at the mask
+        return  # NumPy does not check the mask then
     # ValueError and TypeError, in NumPy's words
     np.copyto(np.empty(holder.shape, holder.dtype), plain(source), casting, plain(mask))
     source = fitting(source, holder)
@@ -146,7 +146,7 @@ def copyto(dst: Any, src: Array, casting: Any = "same_kind", where: Array | bool
 
 @means(np.ndarray.fill)
 def fill(a: Array, value: Array) -> None:
-    if isinstance(number := plain(owned(a)), np.generic):  # of which NumPy fills a copy
+    if isinstance(number := plain(owned(a)), np.generic):  # NumPy fills a copy of a scalar
         number.fill(plain(as_array(value)))
         return
     if np.ndim(plain(as_array(value))):
@@ -157,18 +157,18 @@ def fill(a: Array, value: Array) -> None:
 
 
 def _cyclic(values: Array, positions: Any) -> Any:
-    """Return the values at flat positions, repeated as often as it takes."""
+    """Return the values at flat positions; they are repeated cyclically."""
     flat = ops.reshape(as_array(values), (-1,))
     return ops.take(flat, positions % shape_of(flat)[0], axis=0)
 
 
 def _write_flat(a: Array, positions: Any, values: Array) -> None:
-    """Write at flat positions, which are plain integers; values repeat."""
+    """Write values, repeated cyclically, at flat positions, which are plain integers."""
     values = as_elements(values, dtype_of(a))
     if not np.size(positions) or not np.size(plain(values)):
         return
     if np.ndim(positions) and not shape_of(a):
-        a = ops.reshape(a, (1,))  # one number, which no array of indices reaches
+        a = ops.reshape(a, (1,))  # an array of indices cannot address a 0-dimensional array
     where = np.unravel_index(positions, shape_of(a))
     setitem(a, where,
             _cyclic(values, np.arange(np.size(positions)).reshape(np.shape(positions))) if shape_of(values) else values)
@@ -177,7 +177,7 @@ def _write_flat(a: Array, positions: Any, values: Array) -> None:
 def _positions(a: Array, indices: Array, mode: str = "raise") -> Any:
     size = int(np.prod(shape_of(a), dtype=np.intp))
     positions = np.asarray(static_array(indices))
-    positions = positions if positions.size else positions.astype(np.intp)  # of an empty list
+    positions = positions if positions.size else positions.astype(np.intp)  # an empty list becomes an array of floats
     if mode == "clip":
         return np.clip(positions, 0, size - 1)
     if mode == "wrap":
@@ -186,19 +186,19 @@ def _positions(a: Array, indices: Array, mode: str = "raise") -> Any:
 
 
 def _lists(x: Array) -> Any:
-    """Return nested tuples as lists, which NumPy makes an array of."""
+    """Return nested tuples as lists, which NumPy converts to an array."""
     return list(map(_lists, x)) if isinstance(x, tuple) else x
 
 
 def _as_given(values: Array) -> Any:
-    """Return plain values, a list of them for a list: NumPy casts its numbers as it does not those of an array."""
+    """Return plain values, a list as a list: NumPy casts the numbers of a list differently from those of an array."""
     if isinstance(values, (list, tuple)) and not isinstance(values, Traced):
         return [_as_given(part) for part in values]
     return plain(as_array(values))
 
 
 def static_array(indices: Array) -> Any:
-    """Return where to write as plain integers; traced ones are guarded, number by number."""
+    """Return positions to write to as plain integers; traced ones are guarded one by one."""
     return static(indices) if isinstance(indices, (Traced, list, tuple)) else indices
 
 
@@ -211,7 +211,7 @@ def put(a: Array, ind: Any, v: Array, mode: str = "raise") -> None:
 
 
 def check_writable(x: Array) -> None:
-    """Raise as NumPy does where an array may only be read, whether or not there is something to write."""
+    """Raise NumPy's error for a read-only array, even if there is nothing to write."""
     written = array(x)
     view = views.place(written)
     writes.check_unlocked(view)
@@ -268,7 +268,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
 
 @means("at")
 def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
-    """Apply `ufunc.at`: unbuffered, so that a place named twice is added to twice."""
+    """Apply `ufunc.at`, which is unbuffered: an index that occurs twice is added to twice."""
     if not is_writable(plain(array(a))):
         raise refused(f"{ufunc.__name__}.at of an array that may only be read",
                       "NumPy writes to it all the same, where the others would see it",
@@ -285,8 +285,8 @@ def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
 
 
 def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> None:
-    """Apply another ufunc in rounds, the first for what stands first for a place, the second for what stands second:
-    each place once in a round.
+    """Apply another ufunc in rounds: the k-th round handles the k-th occurrence of each position, so that a position
+    occurs once in a round.
     """
     if ufunc not in FOREIGN or ufunc.nout != 1:
         raise unknown(ufunc.at)
@@ -310,8 +310,8 @@ def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> No
 
 
 class Flat:
-    """What `x.flat` gives: reads and writes by flat position; what is read is no view. It is an iterator, which
-    a read or a write begins anew.
+    """The counterpart of `x.flat`: reads and writes by flat position, where a read returns a copy. It is an iterator,
+    which a read or a write resets.
     """
 
     __hash__: Any = None
@@ -321,24 +321,24 @@ class Flat:
 
     @property
     def base(self) -> Any:
-        """Return the array, one of a number."""
+        """Return the array; a new one for a number."""
         return self.x if isinstance(self.x, np.ndarray) else ops.array(self.x)
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """Return where the iterator stands."""
+        """Return the coordinates of the next element."""
         shape = shape_of(self.x)
         if self.index == len(self):
             return (*shape[:1], *[0] * len(shape[1:]))
         return tuple(map(int, np.unravel_index(self.index, shape)))
 
     def copy(self) -> Any:
-        """Return the elements, in an array of their own."""
+        """Return the elements in a new array."""
         return ops.copy(ops.reshape(self.x, (-1,)))
 
     def __getitem__(self, index: Any) -> Any:
         self.index = 0
-        if type(index) is int:  # the loop over elements
+        if type(index) is int:  # a fast path for loops over elements
             return ops.read(self.x, tuple(map(int, np.unravel_index(range(len(self))[index], shape_of(self.x)))))
         index = self._known(index)
         if index is None:
@@ -347,8 +347,8 @@ class Flat:
         return ops.copy(y) if isinstance(index, slice) or index is Ellipsis else y
 
     def _known(self, index: Any) -> Any:
-        """Return an index as arrays know it, None for what NumPy 2.2 answers with the array itself: NumPy's iterator
-        has rules of its own, and errors.
+        """Return an index in the form that arrays take; None if NumPy 2.2 returns the array itself for it. NumPy's
+        iterator has rules and errors of its own.
         """
         if isinstance(index, tuple) and len(index) == 1:
             index = index[0]
@@ -376,9 +376,9 @@ class Flat:
     def _rehearse(self, index: Any, value: Array, holder: Any) -> None:
         """Raise and warn as NumPy does."""
         one = np.empty(1)
-        if isinstance(index, tuple) and not index and one.flat[index] is one:  # such a write ends NumPy 2.2's process
+        if isinstance(index, tuple) and not index and one.flat[index] is one:  # such a write crashes NumPy 2.2
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
-        if type(index) is int and holder.flags.writeable:  # the loop over elements
+        if type(index) is int and holder.flags.writeable:  # a fast path for loops over elements
             range(len(self))[index]
             np.empty(1, holder.dtype).flat[0] = value
             return

@@ -1,1 +1,1 @@
-"""How SciPy spells the ops. SciPy is not required: see `frontends.imported`."""
+"""How SciPy's functions are written in ops. SciPy is not required: see `frontends.imported`."""

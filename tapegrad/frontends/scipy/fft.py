@@ -1,4 +1,4 @@
-"""scipy.fft: Fourier transforms as NumPy's, cosine and sine transforms."""
+"""scipy.fft and scipy.fftpack: Fourier transforms like NumPy's, cosine and sine transforms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tapegrad.ops.trigonometric import TRANSPOSED
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import FOREIGN, register
 
-# The names of scipy.fft ask a library of backends; what SciPy's own backend calls are plain functions, in two files.
+# scipy.fft's public names dispatch by uarray; the functions of SciPy's own backend are plain ones, in two modules.
 
 
 def _of_one(op: Op) -> Callable[..., Any]:
@@ -30,7 +30,7 @@ def _of_one(op: Op) -> Callable[..., Any]:
 
 
 def _as_numpy(name: str, several: bool, axes: Axis = None) -> Callable[..., Any]:
-    """Return what NumPy's transform of a name means, with SciPy's arguments and SciPy's value."""
+    """Return the implementation of SciPy's transform `name` by NumPy's, with SciPy's arguments and value."""
     meaning, function = FOREIGN[getattr(np.fft, name)], f"scipy.fft.{name}"
 
     def of_one(x: Any, n: Any = None, axis: Axis = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None,
@@ -53,8 +53,8 @@ for _name in ("hfft", "ihfft"):
 
 
 def _of_conjugates(axes: Axis) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return what `hfftn` and `ihfftn` mean: the inverse of the real transform, of the conjugate, scaled the other way
-    round, and its inverse.
+    """Return implementations of `hfftn` and `ihfftn`: the inverse real transform of the conjugate with the inverse
+    scaling, and its inverse.
     """
     def of_spectrum(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                     workers: Any = None, *, plan: Any = None) -> Any:
@@ -69,7 +69,7 @@ def _of_conjugates(axes: Axis) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def _last(s: Any, axes: Axis) -> tuple[Any, Any]:
-    """Return the sizes and the axes: those of the sizes are the last ones, which NumPy wants to be told."""
+    """Return the sizes and the axes: with sizes only, the last axes, which NumPy requires explicitly."""
     sizes, chosen = (None if x is None else tuple(map(static, np.atleast_1d(x))) for x in (s, axes))
     return sizes, tuple(range(-len(sizes), 0)) if chosen is None and sizes is not None else chosen
 
@@ -80,7 +80,7 @@ for _name, _axes in (("hfftn", None), ("hfft2", (-2, -1))):
 
 
 def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: Any, orthogonalize: Any) -> Any:
-    """Transform along one axis: the inverse is the transpose, scaled the other way round."""
+    """Transform along one axis: the inverse is the transpose with the inverse scaling."""
     if orthogonalize is not None and orthogonalize is not (norm == "ortho"):
         raise UnknownFunction(f"tapegrad knows no {op.__name__} with norm={norm!r}, orthogonalize={orthogonalize}",
                               user_location(), "orthogonalize=None")
@@ -116,7 +116,7 @@ def _spelled(op: Op, inverse: bool) -> tuple[Callable[..., Any], Callable[..., A
 
 
 def _unscaled(op: Op, inverse: bool) -> Callable[..., Any]:
-    """Return what scipy.fftpack's transform means: the inverse is the transpose, and no more."""
+    """Return the implementation of scipy.fftpack's transform, whose inverse is the unscaled transpose."""
     def meaning(x: Array, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None,
                 overwrite_x: bool = False) -> Any:
         return _along(op, False, x, TRANSPOSED.get(static(type), type) if inverse else type, n, axis, norm, None)
@@ -131,7 +131,7 @@ for _op in (ops.dct, ops.dst):
         register(getattr(real, f"{_prefix}{_op.__name__}n"), _several)
 
 # -- scipy.fftpack: the same transforms without `norm`; spectra of real signals are packed into real arrays:
-# y0, Re y1, Im y1, …, and of an even number of samples Re y(n/2)
+# y0, Re y1, Im y1, …, and for an even number of samples Re y(n/2)
 
 
 def _of_pack(name: str, meaning: Any) -> Callable[..., Any]:
@@ -154,7 +154,7 @@ def _packed(x: Any) -> Any:
 def _unpacked(x: Any) -> Any:
     size = shape_of(x)[-1]
     odd, even = np.arange(1, size, 2), np.arange(2, size + 1, 2)
-    inside = even < size  # the imaginary part of y(n/2) is not there
+    inside = even < size  # y(n/2) has no imaginary part
     one = ops.take(x, np.array([0]), axis=-1)
     imaginary = ops.take(x, np.where(inside, even, 0), axis=-1) * (1j * inside)
     spectrum = ops.concat(one * (1 + 0j), ops.take(x, odd, axis=-1) + imaginary, axis=-1)

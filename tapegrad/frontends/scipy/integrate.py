@@ -1,4 +1,4 @@
-"""scipy.integrate: rules of quadrature, and integrals, which are differentiated as such."""
+"""scipy.integrate: rules for sampled integrands, quadrature differentiated as an integral, and boundary values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tapegrad.rules.registry import means, refuse, refused
 
 
 def widths(y: Array, x: Array, dx: Cotangent, axis: int) -> Any:
-    """Return how far apart the samples stand, in a shape that broadcasts against the pairs of `y`."""
+    """Return the distances between samples, in a shape that broadcasts against pairs of `y`."""
     if x is None:
         return as_array(dx)
     at = as_array(x)
@@ -34,7 +34,7 @@ def widths(y: Array, x: Array, dx: Cotangent, axis: int) -> Any:
 
 
 def areas(y: Array, x: Array, dx: Cotangent, axis: int) -> Any:
-    """Return the area of each trapezoid."""
+    """Return the areas of the trapezoids."""
     return widths(y, x, dx, axis) * (y[along(axis, slice(1, None))] + y[along(axis, slice(None, -1))]) / 2.0
 
 
@@ -59,8 +59,8 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
 
 @means(si.simpson)
 def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
-    """Integrate parabolas through three samples each; with an even number of samples the last interval by
-    Cartwright (2017), eq. 8.
+    """Integrate parabolas through three samples each; for an even number of samples the last interval by Cartwright
+    (2017), eq. 8.
     """
     y = np.moveaxis(as_array(y), static(axis), -1)
     n = shape_of(y)[-1]
@@ -90,7 +90,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 def ratio(a: Any, b: Any) -> Any:
-    """Return `a / b`, and 0 where two samples stand at one place."""
+    """Return `a / b`, and 0 where `b` is 0 because two samples coincide."""
     apart = ops.not_equal(b, 0)
     return ops.where(apart, a / ops.where(apart, b, 1.0), 0.0)
 
@@ -108,7 +108,7 @@ def _limits(given: dict[str, Any]) -> Limits:
 
 
 _QUAD = Solver("quad", lambda given: si.quad(**given), _integrand, "integral", facts=True, limits=_limits)
-# while a trace runs they have other code
+# computed at import: while a trace runs these functions have other code
 _SIGNATURES = {fn: signature(fn) for fn in (si.quad, si.dblquad, si.tplquad, si.nquad, si.quad_vec, si.solve_bvp)}
 
 
@@ -128,7 +128,7 @@ def quad(*args: Any, **kwargs: Any) -> Any:
 
 
 def _nested(given: dict[str, Any]) -> Any:
-    """Return an integral over several variables as integrals of integrals, as `nquad` computes it."""
+    """Return an integral over several variables as nested integrals, as `nquad` computes it."""
     func, ranges, options = given["func"], given["ranges"], given.get("opts")
     options = (list(options) if isinstance(options, (list, tuple))
                else [{} if options is None else options] * len(ranges))
@@ -146,7 +146,7 @@ _NQUAD = Solver("nquad", lambda given: si.nquad(**given), _nested, "composite", 
 
 
 def _with_error(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return what a call is given that asks for the integral and its error alone."""
+    """Return the arguments of a call by name; refuse `full_output`."""
     given = _bound(fn, args, kwargs)
     if given.get("full_output"):
         raise refused(f"{fn.__name__} with full_output", "of it only the integral and its error are on a tape",
@@ -164,12 +164,12 @@ def _at(limit: Any, *at: Any) -> Any:
 
 
 def _between(low: Any, high: Any, count: int) -> Any:
-    """Return the range of a variable whose limits are numbers, or functions of those `count` that stand outside."""
+    """Return the range of a variable whose limits are numbers, or functions of the `count` outer variables."""
     return lambda *at: [_at(low, *at[:count][::-1]), _at(high, *at[:count][::-1])]
 
 
 def _over(ranges: list[Any], given: dict[str, Any]) -> Any:
-    """Return the integral over these ranges, of what else a call is given, to SciPy's tolerances."""
+    """Return the integral over these ranges to SciPy's tolerances, with the remaining arguments of the call."""
     return nquad(given.pop("func"), ranges, args=given.pop("args", ()),
                  opts={"epsabs": 1.49e-8, "epsrel": 1.49e-8, **given})
 
@@ -198,7 +198,7 @@ def quad_vec(*args: Any, **kwargs: Any) -> Any:
     return _QUAD_VEC(_with_error(si.quad_vec, args, kwargs))
 
 
-# -- boundary values: SciPy's collocation, with its mesh as it is, is differentiated by its equations
+# -- boundary value problems: the solution of SciPy's collocation equations is differentiated, with its mesh fixed
 
 
 def _collocated(given: dict[str, Any]) -> Any:
@@ -207,14 +207,14 @@ def _collocated(given: dict[str, Any]) -> Any:
 
 
 def _parts(z: Any, given: dict[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
-    """Return the values, the parameters, and the mesh, of one vector of them."""
+    """Return the values, the parameters and the mesh that the vector `z` holds."""
     n, k = shape_of(as_array(given["y"]))[0], 0 if given.get("p") is None else shape_of(as_array(given["p"]))[0]
     m = (shape_of(z)[0] - k) // (n + 1)
     return ops.reshape(z[:n * m], (n, m)), ((z[n * m:n * m + k],) if k else ()), z[n * m + k:]
 
 
 def _equations(z: Any, given: dict[str, Any]) -> Any:
-    """Return what is zero of a solution: in the middle of each interval, and at both ends (J. Kierzenka and
+    """Return the residuals of the collocation equations, in each interval and at both ends (J. Kierzenka and
     L. F. Shampine, "A BVP solver based on residual control and the Maltab PSE", 2001).
     """
     y, p, mesh = _parts(z, given)
@@ -240,7 +240,7 @@ def solve_bvp(*args: Any, **kwargs: Any) -> Any:
     if given.get("S") is not None:
         raise refused("solve_bvp with a singular term", "its equations are not written here",
                       "the equation from a little beyond the singular point")
-    for name in ("x", "y", "p"):  # where the search begins
+    for name in ("x", "y", "p"):  # initial guesses have no gradient
         given[name] = None if given.get(name) is None else ops.stop_gradient(as_array(given[name]))
     y, p, mesh = _parts(_BVP(given), given)
     mesh = ops.stop_gradient(mesh)

@@ -1,7 +1,7 @@
-"""scipy.interpolate: piecewise polynomials, B-splines, tables on grids, by data, places and the points that are asked.
+"""scipy.interpolate: piecewise polynomials, B-splines and tables on grids, differentiable by data, knots and points.
 
-SciPy's Python code runs as it is. Here is what it asks of compiled code: polynomials and B-splines at points
-(C. de Boor, A Practical Guide to Splines, 1978), and in which cells of a grid points lie.
+SciPy's Python code runs as it is. This file implements what SciPy compiles: the evaluation of polynomials and B-splines
+(C. de Boor, A Practical Guide to Splines, 1978), and the search for the cells of a grid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tapegrad.tree.copies import own_attributes
 
 
 def method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what a method means where its object or its arguments hold traced values."""
+    """Register the implementation of a method for an object or arguments that hold traced values."""
     def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
         def called(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
             return (meaning if holds_traced([*own_attributes(self).values(), *args, *kwargs.values()])
@@ -38,7 +38,7 @@ def method(fn: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
-# The classes that compute: since SciPy 1.18 those by these names leave all to one of them.
+# The implementing classes: since SciPy 1.18 the public classes delegate to them.
 _polynomials: Any = importlib.import_module("scipy.interpolate._interpolate")
 _splines: Any = importlib.import_module("scipy.interpolate._bsplines")
 _PPoly, _BPoly = (getattr(_polynomials, f"_{cls.__name__}", cls) for cls in (si.PPoly, si.BPoly))
@@ -49,18 +49,18 @@ _BSpline = getattr(_splines, "_BSpline", si.BSpline)
 
 
 def _cells(grid: Any, x: Any, first: int, last: int) -> Any:
-    """Return in which interval each point lies; those outside belong to the first or the last."""
+    """Return the index of each point's interval; points outside belong to the first or the last."""
     return np.clip(np.searchsorted(grid, x, side="right") - 1, first, last)
 
 
 def _within(y: Any, x: Any, low: Any, high: Any, extrapolate: Any) -> Any:
-    """Return values, nan outside where nothing is extrapolated."""
+    """Return values; nan outside the interval unless they are extrapolated."""
     return y if extrapolate else np.where(((x < low) | (x > high))[:, None], np.nan, y)
 
 
 @method(_PPoly.__call__)
 def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
-    """Return a piecewise polynomial at points, as `_PPolyBase.__call__` has axes and periods."""
+    """Return a piecewise polynomial at points, with the axes and periods of `_PPolyBase.__call__`."""
     if self.x[-1] < self.x[0]:
         raise refused(f"{type(self).__name__.lstrip('_')} of falling breakpoints",
                       "where its intervals begin is not known here", "the same, turned round")
@@ -78,7 +78,7 @@ def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
 def _powers(self: Any, c: Any, x: Any, nu: int) -> Any:
     i, degree, y = _cells(self.x, x, 0, c.shape[1] - 1), len(c) - 1, 0.0
     s = (x - self.x[i])[:, None]
-    for k in range(degree, max(nu, 0) - 1, -1):  # Horner's rule; a negative order is that of an integral
+    for k in range(degree, max(nu, 0) - 1, -1):  # Horner's rule; a negative order integrates
         y = y * s + c[degree - k][i] * (factorial(k) / factorial(k - nu))
     return y * s ** -nu if nu < 0 else y + 0.0 * c[0][i] * s
 
@@ -100,7 +100,7 @@ def antiderivative(self: Any, nu: int = 1) -> Any:
     width = width.reshape(-1, *[1] * (c.ndim - 2))
     for _ in range(nu):
         c = [part / (len(c) - k) for k, part in enumerate(c)]
-        whole = 0.0  # over each interval
+        whole = 0.0  # the integral over each interval
         for part in c:
             whole = (whole + part) * width
         c = np.stack([*c, np.concatenate([np.zeros((1, *whole.shape[1:])),  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
 
 
 def basis(t: Any, k: int, x: Any) -> tuple[Any, list[Any]]:
-    """Return for each point the last of the k + 1 B-splines that are not zero there, and the values of all of them."""
+    """Return for each point the index of the last of its k + 1 nonzero B-splines, and the values of all of them."""
     i = _cells(t, x, k, len(t) - k - 2)
     values: list[Any] = [np.ones(len(x))]
     for r in range(1, k + 1):
@@ -147,7 +147,7 @@ def evaluate_spline(t: Any, c: Any, k: int, x: Any, nu: int, extrapolate: Any) -
 
 
 def _collocate(x: Any, t: Any, k: int, transposed: Any, offset: int = 0) -> None:
-    """Write the B-splines at points into a banded matrix, as LAPACK has it."""
+    """Write the B-splines' values at points into a banded matrix in LAPACK's layout."""
     i, values = basis(t, k, x)
     for a, value in enumerate(values):
         at = i - k + a
@@ -184,7 +184,7 @@ def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
 
 
 def _written(*args: Any) -> Any:
-    """Return a spline at points, or write it into an array, as SciPy 1.15 asks."""
+    """Return a spline at points; or write it into an array, which SciPy 1.15 passes."""
     y = evaluate_spline(*args[:6])
     if len(args) < 7:
         return y
@@ -267,7 +267,7 @@ def _fitted(self: Any, tck: Any, ext: Any) -> None:
 
 
 def _fixed(x: Any, what: str, why: str, cure: str) -> Any:
-    """Return what no gradient is by as plain arrays."""
+    """Return arguments as plain arrays; refuse those that a gradient would flow through."""
     if isinstance(x, tuple):
         return tuple([_fixed(part, what, why, cure) for part in x])
     if isinstance(x := as_array(x), Traced) and not x._tracer.independent(peek(x)):
@@ -283,19 +283,19 @@ def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axi
     y, x, w, lam = np.moveaxis(as_array(y), axis, 0), *[
         _fixed(part, "make_smoothing_spline but by the data", "its matrices are made by compiled code", "its gradient "
                "by y; scipy.interpolate.make_lsq_spline") for part in (x, w, lam)]
-    # of one column, before SciPy 1.16
+    # column by column: before SciPy 1.16 it takes one column only
     made = [si.make_smoothing_spline(x, unit, w, lam) for unit in plain(np.eye(len(y)))]
     return si.BSpline.construct_fast(made[0].t, np.tensordot(np.stack([one.c for one in made], axis=1), y, 1),
                                      made[0].k, axis=axis)
 
 
-# -- tables on a grid, and scattered ones
+# -- tables on grids, and scattered data
 
 
 @means(si.griddata)
 def griddata(points: Any, values: Any, xi: Any, method: str = "linear", fill_value: Any = np.nan,
              rescale: bool = False) -> Any:
-    """Interpolate among scattered points, linearly in the values."""
+    """Interpolate between scattered points; the result is linear in the values."""
     if method == "cubic":
         raise refused("griddata with method='cubic'", "slopes are found by iterations, until they change little",
                       "method='linear'")
@@ -320,7 +320,7 @@ def _coordinates(points: Any, ndim: Any = None) -> Any:
 
 @method(_grids.RegularGridInterpolator._find_indices)
 def find_indices(self: Any, xi: Any) -> tuple[Any, Any]:
-    """Return in which cell of the grid points lie, and where in it."""
+    """Return the cells of the grid that points lie in, and the relative positions in them."""
     cells = [_cells(grid, x, 0, max(len(grid) - 2, 0)) for grid, x in zip(self.grid, xi)]
     shares = [(x - grid[i]) / (grid[i + 1] - grid[i]) if len(grid) > 1 else 0.0 * x
               for grid, x, i in zip(self.grid, xi, cells)]
@@ -338,11 +338,11 @@ for _fn in (_grids.RegularGridInterpolator._prepare_xi, _grids.RegularGridInterp
 register(si.interpn, with_names(si.interpn, {"_ndim_coords_from_arrays": _coordinates}))
 
 
-# -- in several dimensions
+# -- several dimensions
 
 
 def _along_each(x: Any, matrix: Callable[[int, Any], Any], c: Any) -> Any:
-    """Return the sum of coefficients times a function of each coordinate, at points: `matrix(i, x)` has them."""
+    """Return a tensor product at points: `matrix(i, x)` has the basis functions' values along coordinate `i`."""
     y = np.tensordot(matrix(0, x[:, 0]), c, 1)
     for i in range(1, x.shape[1]):
         factor = matrix(i, x[:, i])
@@ -384,11 +384,11 @@ def nd_polynomial(self: Any, x: Any, nu: Any = None, extrapolate: Any = None) ->
 
 
 _radial: Any = importlib.import_module("scipy.interpolate._rbfinterp")
-if hasattr(_radial, "_get_backend"):  # since SciPy 1.17: the formulas are there in Python code too
+if hasattr(_radial, "_get_backend"):  # since SciPy 1.17 the formulas exist in Python code too
     _formulas = importlib.import_module("scipy.interpolate._rbfinterp_xp")
 
     @means(_formulas.thin_plate_spline)
-    def thin_plate_spline(r: Any, xp: Any) -> Any:  # SciPy's `where` leaves out log(0), whose derivative is not finite
+    def thin_plate_spline(r: Any, xp: Any) -> Any:  # SciPy's `where` masks log(0), whose derivative is infinite
         return r ** 2 * np.log(np.where(r == 0, 1.0, r))
 
     for _fn in (si.RBFInterpolator.__init__, si.RBFInterpolator.__call__, si.RBFInterpolator._chunk_evaluator):

@@ -1,8 +1,7 @@
-"""scipy.interpolate by FITPACK: surfaces, their fits with given knots, and B-splines' derivatives and knots.
+"""scipy.interpolate by FITPACK: surfaces, their fits with given knots, derivatives of B-splines and inserted knots.
 
-SciPy's Python code runs as it is. FITPACK's functions that evaluate are written in ops; those that fit are linear in
-the data where the knots do not depend on these, and are known by what they make of units (P. Dierckx, "Curve and
-Surface Fitting with Splines", 1993).
+SciPy's Python code runs as it is; FITPACK's evaluation is written in ops. A fit with given knots is linear in the data;
+its matrix is found by fitting unit vectors (P. Dierckx, "Curve and Surface Fitting with Splines", 1993).
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from tapegrad.trace.views import peek
 
 _impl: Any = importlib.import_module("scipy.interpolate._fitpack_impl")
 _classes: Any = importlib.import_module("scipy.interpolate._fitpack2")
-_old: Any = getattr(_classes, "dfitpack", None)  # before SciPy 1.18, FITPACK's own Fortran with all that it has
+_old: Any = getattr(_classes, "dfitpack", None)  # before SciPy 1.18: the wrapper of all of FITPACK's Fortran
 
 
 def _fitting(name: str) -> Any:
-    """Return SciPy's function that fits."""
+    """Return SciPy's fitting function `name`."""
     return getattr(_old, name) if _old else getattr(_classes, f"_{name}")
 
 
 def _splines(t: Any, k: int, x: Any, nu: int) -> Any:
-    """Return the B-splines of some knots, or their derivatives, at points, which are brought between the ends."""
+    """Return the B-splines of some knots, or their derivatives, at points, which are clipped to the ends."""
     n = len(t) - k - 1
     return evaluate_spline(as_array(t), np.eye(n), int(k), np.clip(np.ravel(as_array(x)) * 1.0, t[k], t[n]), int(nu),
                            True)
@@ -62,7 +61,7 @@ def over_rectangle(tx: Any, ty: Any, c: Any, kx: int, ky: int, xa: Any, xb: Any,
 
 
 def derivatives(t: Any, c: Any, order: int, x: Any) -> tuple[Any, int]:
-    """Return a spline's derivatives of all orders at a point, or nothing beyond its ends."""
+    """Return a spline's derivatives of all orders at a point; None and an error code beyond its ends."""
     k, n = order - 1, len(t) - order
     if not t[k] <= x <= t[n]:
         return None, 10
@@ -70,13 +69,15 @@ def derivatives(t: Any, c: Any, order: int, x: Any) -> tuple[Any, int]:
 
 
 def _linear(fit: Callable[[Any], tuple[Any, ...]], data: Any, place: int) -> tuple[Any, ...]:
-    """Return what a fit gives; its coefficients, in some place, are a matrix times the data, found by units."""
+    """Return a fit's results; its coefficients, at index `place`, are written as a matrix, found by fitting unit
+    vectors, times the data.
+    """
     data = as_array(data)
     if not isinstance(data, Traced):
         return fit(data)
     found = list(fit(np.array(plain(data), float)))
     zero = fit(np.zeros(shape_of(data)))[place]
-    if found[-1] > 10:  # SciPy asks again, with more memory
+    if found[-1] > 10:  # an error code: SciPy calls again with more memory
         return tuple(found)
     found[place] = np.array(found[place])
     matrix = np.stack([fit(unit)[place] - zero for unit in np.eye(shape_of(data)[0])], axis=1)
@@ -87,8 +88,8 @@ def _linear(fit: Callable[[Any], tuple[Any, ...]], data: Any, place: int) -> tup
 
 
 def grid(x: Any, y: Any, z: Any, xb: Any, xe: Any, yb: Any, ye: Any, kx: int, ky: int, s: Any, *rest: Any) -> Any:
-    """Fit a surface through the data on a grid: a curve along each axis, of which a table constant along the other
-    tells the coefficients.
+    """Fit a surface through data on a grid: the coefficients are a tensor product of curves along each axis, found by
+    fitting tables that are constant along the other axis.
     """
     _exact("RectBivariateSpline", s)
     x, y = _known(x), _known(y)
@@ -125,7 +126,7 @@ def scattered(x: Any, y: Any, z: Any, *rest: Any, **options: Any) -> Any:
     x, y = _known(x), _known(y)
     if any(isinstance(part, Traced) and not part._tracer.independent(peek(part)) for part in rest):
         raise refused("LSQBivariateSpline by its knots or weights", "FITPACK reads them", "the surface by its values")
-    rest = tuple(np.array(plain(part)) if np.ndim(plain(part)) else part for part in rest)  # FITPACK writes into knots
+    rest = tuple(np.array(plain(part)) if np.ndim(plain(part)) else part for part in rest)  # FITPACK overwrites knots
     return _linear(lambda data: _fitting("surfit_lsq")(x, y, data, *_copied(rest), **options), z, 2)
 
 
@@ -160,7 +161,7 @@ _INSERT = "_insert" if _old else "insert"
 
 
 def _inserted(per: Any, t: Any, c: Any, k: int, x: Any, m: int) -> tuple[Any, Any, int]:
-    """Insert a knot: FITPACK's coefficients are linear in those before; behind them it writes nothing."""
+    """Insert a knot. FITPACK's coefficients are linear in the old ones; the unused ones at the end become zeros."""
     def insert(data: Any) -> tuple[Any, Any, int]:
         tt, cc, ier = getattr(_impl._fitpack, _INSERT)(per, t, data, k, x, m)
         return tt, np.append(cc[:len(tt) - k - 1], np.zeros(k + 1)), ier

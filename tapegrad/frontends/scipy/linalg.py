@@ -1,4 +1,4 @@
-"""scipy.linalg. What NumPy has too is NumPy's; options that say how to compute (`overwrite_a`,
+"""scipy.linalg. Functions that NumPy has too are NumPy's; options that affect only the computation (`overwrite_a`,
 `check_finite`, a driver) are ignored.
 """
 
@@ -24,15 +24,15 @@ from tapegrad.rules.registry import AS_WRITTEN, leave, means, refuse, register
 
 
 def unknown(what: str, try_: str) -> UnknownFunction:
-    """Say that an option is not known, and what to do instead."""
+    """Return the error for an unknown option, with an alternative."""
     return UnknownFunction(f"tapegrad knows no {what}", user_location(), try_)
 
 
-# -- systems of equations. What is assumed of a matrix says which of its numbers are read: the others get no gradient.
+# -- systems of equations. An assumed structure decides which elements are read; the others get no gradient.
 
 
 def assumed(a: Array, structure: str | None, lower: bool) -> Any:
-    """Return the matrix that SciPy takes `a` for."""
+    """Return the matrix that SciPy reads from `a` under an assumed structure."""
     if structure in (None, "gen", "general", "banded"):
         return a
     if structure == "diagonal":
@@ -117,12 +117,12 @@ def solve_continuous_lyapunov(a: Array, q: Array) -> Any:
     return ops.solve_sylvester(x, adjoint(x), as_array(q))
 
 
-# -- Riccati's equations, by the linear one that the derivative of their solution solves. Rules: T.-C. Kao, G. Hennequin
+# -- Riccati equations, whose solution's derivative solves a linear matrix equation. Rules: T.-C. Kao, G. Hennequin
 # (2020), Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati equations, arXiv:2011.11430.
 
 
 def _gain(x: Array, a: Array, b: Array, r: Array, e: Any, s: Array, discrete: bool) -> tuple[Any, Any]:
-    """Return what stands beside the gain in an equation, and the gain."""
+    """Return the factor that multiplies the gain in an equation, and the gain."""
     inner, weight = (ops.matmul(adjoint(b), ops.matmul(x, a)),
                      r + ops.matmul(adjoint(b), ops.matmul(x, b))) if discrete else \
         (ops.matmul(adjoint(b), x if e is None else ops.matmul(x, e)), r)
@@ -142,8 +142,8 @@ def _riccati(x: Array, a: Array, b: Array, q: Array, r: Array, e: Any, s: Array,
 
 def _riccati_adjoint(x: Array, dx: Cotangent, a: Array, b: Array, q: Array, r: Array, e: Any, s: Array, balanced: Any,
                      discrete: bool) -> Any:
-    """Solve for w the adjoint of what is linear in dx: cᴴ dx e + eᴴ dx c, or cᴴ dx c - eᴴ dx e,
-    c being the closed loop.
+    """Solve for w the adjoint of the equation's derivative, which maps dx to cᴴ dx e + eᴴ dx c, or to cᴴ dx c - eᴴ dx e
+    in the discrete case, where c is the closed loop.
     """
     closed = a - ops.matmul(b, _gain(x, a, b, r, e, s, discrete)[1])
     if e is not None:
@@ -151,7 +151,7 @@ def _riccati_adjoint(x: Array, dx: Cotangent, a: Array, b: Array, q: Array, r: A
     if not discrete:
         return ops.solve_sylvester(closed, adjoint(closed), dx)
     eye = np.eye(shape_of(a)[0])
-    over = ops.inv(closed + eye)  # Cayley's transform makes it the continuous equation
+    over = ops.inv(closed + eye)  # Cayley's transform gives the continuous equation
     turned = ops.matmul(over, closed - eye)
     return ops.solve_sylvester(turned, adjoint(turned), 2 * ops.matmul(over, ops.matmul(dx, adjoint(over))))
 
@@ -168,7 +168,7 @@ def _riccati_solver(fn: Callable[..., Any], discrete: bool) -> None:
 _riccati_solver(sl.solve_continuous_are, discrete=False)
 _riccati_solver(sl.solve_discrete_are, discrete=True)
 
-# -- functions of a matrix that SciPy makes of Schur's form: its value, with the derivative of what they are
+# -- functions of a matrix that SciPy computes by the Schur form: SciPy's value, with the derivative of a formula
 
 _POWER = Solver("fractional_matrix_power", lambda a, t: sl.fractional_matrix_power(a, t),
                 lambda a, t: ops.expm(t * ops.logm(a)), "composite", draws=True)
@@ -199,7 +199,7 @@ def cholesky(a: Array, lower: bool = False, overwrite_a: bool = False, check_fin
 
 @means(sl.cho_factor)
 def cho_factor(a: Array, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    return cholesky(a, lower), lower  # SciPy leaves anything in the other triangle, this zeros
+    return cholesky(a, lower), lower  # the other triangle is zero here, arbitrary in SciPy
 
 
 @means(sl.det)
@@ -258,7 +258,7 @@ def eigvals(a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool
 
 
 def _complex(w: Array) -> Any:
-    """Return eigenvalues as SciPy does: complex, even where all are real."""
+    """Return eigenvalues as complex numbers, as SciPy does even if all are real."""
     return w if dtype_of(w).kind == "c" else ops.astype(w, dtype=np.result_type(dtype_of(w), np.complex64))
 
 
@@ -274,7 +274,7 @@ def qr(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full
 
 @means(sl.rq)
 def rq(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", check_finite: bool = True) -> Any:
-    """Factorise the transpose of the matrix turned upside down, with the signs that SciPy gives."""
+    """Factorise the adjoint of the matrix with reversed rows by QR, and give the factors SciPy's signs."""
     a = as_array(a)
     if len(shape_of(a)) != 2 or mode not in ("full", "r", "economic") or (
             shape_of(a)[0] != shape_of(a)[1] and mode != "economic") or shape_of(a)[0] > shape_of(a)[1]:
@@ -297,7 +297,7 @@ def qr_multiply(a: Array, c: Array, mode: str = "right", pivoting: bool = False,
         raise unknown(f"qr_multiply with pivoting={pivoting}, mode={mode!r}", "pivoting=False")
     q, r = qr(a, mode="economic")
     q = ops.conj(q) if conjugate else q
-    c = c if dtype_of(c).kind == "c" else ops.astype(c, dtype=dtype_of(q))  # LAPACK's, by the matrix
+    c = c if dtype_of(c).kind == "c" else ops.astype(c, dtype=dtype_of(q))  # LAPACK's routine is chosen by the matrix
     if mode == "right":
         return c @ q, r
     if shape_of(c)[0] != shape_of(q)[1]:
@@ -363,7 +363,7 @@ def block_diag(*arrs: Any) -> Any:
 
 
 
-# -- facts of a matrix, which the trace is specialised to
+# -- facts of a matrix, to which the trace is specialised
 
 
 @means(sl.issymmetric, constant=True)
@@ -389,7 +389,7 @@ def bandwidth(a: Array) -> Any:
     return tuple(static(ops.max(ops.where(there, side, 0))) if side.size else 0 for side in (i - j, j - i))
 
 
-# -- what is written in Python, and made of the functions above
+# -- SciPy's Python code that calls only the functions above
 
 _IN_PYTHON = """cdf2rdf companion convolution_matrix diagsvd expm_cond expm_frechet fiedler
     fiedler_companion khatri_rao leslie null_space orth orthogonal_procrustes pinvh polar solve_circulant

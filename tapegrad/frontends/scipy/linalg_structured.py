@@ -1,4 +1,4 @@
-"""scipy.linalg's banded, tridiagonal and Toeplitz matrices: systems are solved by SciPy's solvers, adjoint ones too."""
+"""scipy.linalg's banded, tridiagonal and Toeplitz matrices: SciPy's solvers also solve the adjoint systems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tapegrad.trace.views import peek
 
 
 def _moved(row: Any, by: int) -> Any:
-    """Return the numbers of a row moved to higher places, with zeros for those that come in."""
+    """Return a row shifted by `by` positions, filled up with zeros."""
     n = shape_of(row)[0]
     zeros = np.zeros((min(abs(by), n), *shape_of(row)[1:]))
     if not by:
@@ -28,7 +28,7 @@ def _moved(row: Any, by: int) -> Any:
 
 
 def _product(x: Array, lower: int, upper: int, ab: Any) -> Any:
-    """Return the product of a matrix in diagonal ordered form and x."""
+    """Return the product of a matrix in diagonal ordered form and `x`."""
     column = (slice(None), *(None,) * (len(shape_of(x)) - 1))
     return sum(_moved(ab[r][column] * x, r - upper) for r in range(lower + upper + 1))
 
@@ -51,7 +51,7 @@ def solve_banded(l_and_u: Any, ab: Any, b: Array, overwrite_ab: bool = False, ov
 
 
 def _whole(ab: Any, lower: bool) -> Any:
-    """Return all diagonals of the Hermitian matrix of which one half is given."""
+    """Return all diagonals of a Hermitian matrix, of which `ab` holds one half."""
     u = shape_of(ab)[0] - 1
     half = _conjugate_transpose(u, 0, ab) if lower else ab
     middle = ops.real(half[u]) if getattr(dtype_of(ab), "kind", "") == "c" else half[u]
@@ -79,7 +79,7 @@ def cho_solve_banded(cb_and_lower: Any, b: Array, overwrite_b: bool = False, che
 
 
 def _dense(ab: Any, lower: bool) -> Any:
-    """Return the Hermitian matrix in full."""
+    """Return the Hermitian matrix in full storage."""
     u, n = shape_of(ab)[0] - 1, shape_of(ab)[1]
     i, j = np.indices((n, n))
     inside = np.abs(i - j) <= u
@@ -88,7 +88,7 @@ def _dense(ab: Any, lower: bool) -> Any:
 
 @means(sl.cholesky_banded)
 def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, check_finite: bool = True) -> Any:
-    """Factorise the matrix in full; what stands in the corners of its bands stays there."""
+    """Factorise the matrix in full storage; the unused corners of `ab` are copied, as SciPy does."""
     ab, lower = as_array(ab), bool(lower)
     u, n = shape_of(ab)[0] - 1, shape_of(ab)[1]
     row, j = np.indices((u + 1, n))
@@ -109,7 +109,7 @@ def eigvals_banded(a_band: Any, lower: bool = False, overwrite_a_band: bool = Fa
     if select != "a":
         raise UnknownFunction("tapegrad knows no subset of the eigenvalues of a banded matrix", user_location(),
                               "all of them, and an index")
-    # nodes of a quadrature, which SciPy keeps
+    # constants of the program, such as the nodes of a quadrature, which SciPy caches
     if isinstance(a_band, Traced) and a_band._tracer.independent(peek(a_band)):
         return _EIGVALS_BANDED(np.array(a_band), lower)
     return np.linalg.eigvalsh(_dense(as_array(a_band), bool(lower)))
@@ -160,7 +160,7 @@ _TOEPLITZ: Solver = Solver("solve_toeplitz", lambda c, r, b: sl.solve_toeplitz((
 
 
 def _turned(c: Array, r: Array) -> tuple[Any, Any]:
-    """Return the column and row of the conjugate transpose: of what both hold first, the column's counts."""
+    """Return the column and row of the conjugate transpose. Both hold the first element; the column's counts."""
     return ops.conj(ops.concat(c[:1], r[1:], axis=0)), ops.conj(c)
 
 

@@ -1,5 +1,5 @@
-"""scipy.ndimage: filters that are correlations, written as one of a padded array, by the array, the
-weights, and a Gaussian's width.
+"""scipy.ndimage's filters that are correlations of a padded array, differentiable by the array, the weights and a
+Gaussian's width.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tapegrad.rules.registry import means
 
 
 def _parameters(x: Array, output: Array, mode: Any, cval: Any, origin: Any) -> dict[str, Any]:
-    """Return the parameters that say something, of a filter that goes on beyond the edges of an array."""
+    """Return the parameters of a filter that differ from the defaults: boundary mode, fill value, origin, dtype."""
     found = keywords(mode=None if mode == "reflect" else mode, origin=static(origin) or None, cval=float(cval) or None)
     return found if output is None else {**found, "output": _dtype(output, x)}
 
 
 def _dtype(output: Array, x: Array) -> Any:
-    """Return the dtype of what a filter returns."""
+    """Return the dtype of a filter's result."""
     dtype = numpy_dtype(x) if output is None else np.dtype(output)
     if numpy_dtype(x).kind == "c" != dtype.kind:
         raise RuntimeError("output must have complex dtype")  # in SciPy's words
@@ -42,7 +42,7 @@ def _is_array(output: Any) -> bool:
 
 
 def _filter(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what filters mean; with an array as `output=` it is written there."""
+    """Register the implementation of filters; a result with an array as `output=` is written into it."""
     def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
         told = signature(meaning)
 
@@ -63,7 +63,7 @@ def _filter(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 def _several(x: Array, n: int) -> list[Any]:
-    """Return a parameter of each axis."""
+    """Return a list with one parameter per axis."""
     return list(x) if isinstance(x, (list, tuple, np.ndarray)) or shape_of(x) else [x] * n
 
 
@@ -74,7 +74,7 @@ def _axes(axes: Axis, ndim: int) -> list[int]:
 
 
 def _reversed(w: Array) -> Any:
-    """Return the weights by which a convolution is a correlation, which conjugates them."""
+    """Return the weights with which a correlation, which conjugates them, is the convolution."""
     return ops.conj(ops.flip(w)) if numpy_dtype(w).kind == "c" else ops.flip(w)
 
 
@@ -108,7 +108,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect"
 
 def _filtered(input: Array, weights: Array, output: Array, mode: Any, cval: Any, origin: Any, axes: Axis) -> Any:
     x, ndim = as_array(input), len(shape_of(as_array(input)))
-    if axes is not None:  # weights of length 1 along the others
+    if axes is not None:  # the weights get length 1 along the other axes
         chosen = _axes(axes, ndim)
         if chosen != sorted(chosen) or len(shape_of(weights)) != len(chosen):
             raise UnknownFunction(f"tapegrad knows no filter along the axes {axes}, of weights in "
@@ -122,8 +122,8 @@ def _filtered(input: Array, weights: Array, output: Array, mode: Any, cval: Any,
 
 
 def gaussian(sigma: Array, order: int, radius: int) -> Any:
-    """Return a Gaussian's weights, or those of its derivative of an order: a polynomial times the
-    Gaussian, by the rule for products.
+    """Return the weights of a Gaussian, or of its derivative of an order: a polynomial times the Gaussian, by the
+    product rule.
     """
     x = np.arange(-radius, radius + 1.0)
     bell = np.exp(-0.5 / (sigma * sigma) * x ** 2)

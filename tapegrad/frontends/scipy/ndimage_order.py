@@ -1,5 +1,5 @@
-"""scipy.ndimage's filters by order: the largest, the smallest, the median of what is in a window; morphology of grey
-images; the user's functions of a window; and filters of Fourier transforms.
+"""scipy.ndimage's order filters (minimum, maximum, rank in a window), grey morphology, user functions of a window, and
+filters of Fourier transforms.
 
 SciPy's Python code runs as it is; its compiled kernels are written in ops.
 """
@@ -23,7 +23,7 @@ from tapegrad.rules.registry import refused
 
 
 def _extended(x: Any, widths: list[tuple[int, int]], mode: int, cval: Any) -> Any:
-    """Return an array that goes on so far beyond its edges."""
+    """Return an array extended by `widths` beyond its edges."""
     how: Any = PADS[MODES[mode]]
     if how == "":
         return np.pad(x, widths, constant_values=cval)
@@ -38,7 +38,7 @@ def _widths(n: int, origin: int) -> tuple[int, int]:
 
 
 def windows(x: Any, footprint: Any, mode: int, cval: Any, origins: Any) -> Any:
-    """Return what a footprint covers around each pixel, along a first axis."""
+    """Return the pixels that a footprint covers around each pixel, along a new first axis."""
     x, footprint, shape = as_array(x), np.asarray(footprint, bool), shape_of(x)
     wide = _extended(x, [_widths(n, static(at)) for n, at in zip(footprint.shape, origins)], mode, cval)
     corners = [tuple(map(int, place)) for place in np.argwhere(footprint)]
@@ -98,13 +98,13 @@ def generic_filter1d(x: Any, function: Any, size: int, axis: int, output: Any, m
 
 
 def fourier_filter(x: Any, sizes: Any, n: int, axis: int, output: Any, kind: int) -> None:
-    """Multiply by what SciPy makes of ones."""
+    """Multiply by SciPy's filter, which is computed by filtering ones."""
     fn = (sn.fourier_gaussian, sn.fourier_uniform, sn.fourier_ellipsoid)[kind]
     output[...] = x * fn(np.ones(shape_of(x)), [float(size) for size in sizes], n, axis)
 
 
 def fourier_shift(x: Any, shifts: Any, n: int, axis: int, output: Any) -> None:
-    """Multiply by a wave along each axis; that of a real transform has n samples, of which half are there."""
+    """Multiply by a wave along each axis. A real transform of n samples holds about half of them."""
     y, shape = x, shape_of(x)
     for i, size in enumerate(shape):
         count = n if n >= 0 and i == axis else size

@@ -1,8 +1,8 @@
-"""scipy.ndimage's interpolation: samples of an image between its pixels, by the image and by their places.
+"""scipy.ndimage's interpolation: samples of an image between its pixels, differentiable by image and coordinates.
 
-SciPy's Python code runs as it is; its compiled kernels are written in ops. A sample is a sum of (order + 1)
-coefficients along each axis, by weights that are the B-splines' values there (M. Unser, "Splines: a perfect fit for
-signal and image processing", 1999).
+SciPy's Python code runs as it is; its compiled kernels are written in ops. A sample is a weighted sum of (order + 1)
+coefficients along each axis; the weights are values of B-splines (M. Unser, "Splines: a perfect fit for signal and
+image processing", 1999).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tapegrad.frontends.scipy.python_code import run_with
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 
-# the codes of the ways of going on beyond the edges, and which way the coefficients go on
+# the boundary modes by their codes, and the boundary modes of the spline coefficients
 MODES = ("nearest", "wrap", "reflect", "mirror", "constant", "grid-wrap", "grid-constant")
 _BEYOND = {mode: mode for mode in ("nearest", "reflect", "grid-wrap", "grid-constant")}
 
 
 def put(output: Any, y: Any) -> None:
-    """Write what a kernel found where SciPy wants it, rounded if that is for whole numbers."""
+    """Write a kernel's result into SciPy's output array, rounded as SciPy rounds to integers."""
     kind = numpy_dtype(output).kind
     if kind in "iu" and numpy_dtype(y).kind == "f":
         y = np.trunc(np.where(y > 0, y + 0.5, y - 0.5))
@@ -44,8 +44,8 @@ def spline_filter1d(x: Any, order: int, axis: int, output: Any, mode: int) -> No
 
 
 def _mapped(x: Any, n: int, mode: str) -> Any:
-    """Return where a place beyond the ends of an axis is among its pixels: in SciPy's arithmetic, for a rounding
-    decides which pixel is next to a place between two.
+    """Map coordinates beyond the ends of an axis into it. The formulas are SciPy's, to the last bit: a rounding error
+    between two pixels would choose the other neighbour.
     """
     if mode in ("constant", "grid-constant", "nearest"):
         return x
@@ -80,11 +80,11 @@ _MAPS: dict[str, Any] = {
     "wrap": (lambda x, n: x + (n - 1) * (np.trunc(-x / (n - 1)) + 1), lambda x, n: x - (n - 1) * np.trunc(x / (n - 1))),
     "grid-wrap": (lambda x, n: x + n * (np.trunc((-1 - x) / n) + 1), lambda x, n: x - n * np.trunc(x / n)),
 }
-"""What is below 0, and above the last pixel, by the ways of going on."""
+"""The maps for coordinates below 0 and above the last pixel, by boundary mode."""
 
 
 def _pixels(k: Any, n: int, beyond: str) -> Any:
-    """Return which pixels stand for those of some numbers, beyond the ends too."""
+    """Return the pixel indices that stand for `k`, also beyond the ends."""
     if n == 1 or beyond in ("nearest", "grid-constant"):
         return np.clip(k, 0, n - 1)
     if beyond == "grid-wrap":
@@ -95,7 +95,7 @@ def _pixels(k: Any, n: int, beyond: str) -> Any:
 
 
 def _weights(u: Any, order: int) -> list[Any]:
-    """Return the values of the B-splines that are not 0, so far behind a knot: by de Boor's recursion."""
+    """Return the values of the nonzero B-splines at distance `u` from a knot, by de Boor's recursion."""
     found = [1.0 + 0.0 * u]
     for k in range(1, order + 1):
         below = [0.0, *found, 0.0]
@@ -104,7 +104,7 @@ def _weights(u: Any, order: int) -> list[Any]:
 
 
 def _along_axis(x: Any, n: int, order: int, mode: str) -> list[tuple[Any, Any, Any]]:
-    """Return the pixels along an axis by which a sample there is made, their weights, and whether they are there."""
+    """Return for each of a sample's order + 1 terms the pixel, the weight, and whether it is inside (None: always)."""
     half = 0.0 if order % 2 else 0.5
     x = _mapped(x, n, mode)
     first = np.floor(x + half)
@@ -117,7 +117,7 @@ def _along_axis(x: Any, n: int, order: int, mode: str) -> list[tuple[Any, Any, A
 
 
 def samples(x: Any, at: Array, order: int, mode: str, cval: float) -> Any:
-    """Return the samples at some places, an array of them for each axis, of an image of coefficients."""
+    """Return the samples of an image of spline coefficients at the coordinates `at`, one array per axis."""
     numbers, shape, at = np.ravel(as_array(x)), shape_of(x), as_array(at)
     axes = [_along_axis(at[i], n, order, mode) for i, n in enumerate(shape)]
     y: Any = 0.0

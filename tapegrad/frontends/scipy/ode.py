@@ -1,5 +1,5 @@
-"""scipy.integrate's differential equations: solvers run on plain numbers, and what they find is differentiated by the
-equation that it solves.
+"""scipy.integrate's solvers of differential equations run on plain numbers; a solution is differentiated by its
+equation.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tapegrad.rules.registry import constructs, means, refused
 from tapegrad.trace.interposition import with_names
 from tapegrad.tree.flatten import flatten
 
-_SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs they have other code
+_SIGNATURES = {fn: signature(fn) for fn in (si.odeint, si.solve_ivp)}  # while a trace runs these have other code
 Named = dict[str, Any]
-CLOSEST = 1e4 * float(np.finfo(float).eps)  # two times, beside their size
+CLOSEST = 1e4 * float(np.finfo(float).eps)  # the smallest relative distance of two times
 
 
 def _vector(x: Array, fewest: int = 0, refusal: str = "") -> Any:
-    """Return numbers as a vector; such as have too few axes, or more than one, are refused as SciPy does."""
+    """Return numbers as a vector; raise ValueError(refusal) if they have less than `fewest` or more than one axis."""
     x = as_array(x)
     if refusal and not fewest <= len(shape_of(x)) <= 1:
         raise ValueError(refusal)
@@ -51,14 +51,14 @@ def _odeint_slope(t: Any, y: Any, given: Named) -> Any:
 
 def _odeint(start: Any, times: Any, given: Named) -> Any:
     y, info = si.odeint(y0=start, t=times, **{**given, "full_output": True})
-    if info["message"] != "Integration successful." and np.ptp(times):  # unless no time passes
+    if info["message"] != "Integration successful." and np.ptp(times):  # equal times are no error
         raise refused("odeint", f"it has not reached the last time: {info['message']}", "closer tolerances, or mxstep=")
     return y
 
 
 def _odeint_path(start: Any, times: Any, given: Named) -> Solution:
-    """Return the solution as `odeint` finds it. Its steps end where it asks for the slope (or are tried, and rejected).
-    Between them it solves again: it interpolates itself, in compiled code.
+    """Return the solution of `odeint`. Its steps, also rejected ones, end where it evaluates the slope. LSODA's
+    interpolant is hidden in compiled code, so the values between the steps are solved for again.
     """
     asked = [times[0]]
 
@@ -70,14 +70,14 @@ def _odeint_path(start: Any, times: Any, given: Named) -> Solution:
     low, high = sorted((times[0], times[-1]))
     sign = 1 if times[-1] >= times[0] else -1
     nodes = np.unique([*np.clip(asked, low, high), high])
-    closest = CLOSEST * max(abs(low), abs(high))  # LSODA takes no step to a time that it cannot tell from this one
+    closest = CLOSEST * max(abs(low), abs(high))  # LSODA refuses times that it cannot distinguish from the current one
     inner = nodes[1:-1][(np.diff(nodes[:-1]) > closest) & (high - nodes[1:-1] > closest)]
     nodes = np.concatenate([nodes[:1], inner, nodes[-1:]]) if high > low else nodes
 
     def between(at: Any) -> Any:
         nonlocal known
         states, then = known
-        k = np.searchsorted(sign * then, sign * at[0], "right") - 1  # what was found before is a start
+        k = np.searchsorted(sign * then, sign * at[0], "right") - 1  # start from a state that was found before
         found = _odeint(states[k], np.concatenate([then[k : k + 1], at]), given)
         if k == 0:
             known = found, np.concatenate([then[:1], at])
@@ -98,18 +98,17 @@ def odeint(*args: Any, **kwargs: Any) -> Any:
     return _ODEINT(start, times, given)
 
 
-# -- solve_ivp. `how` says whether the solution is complex, whether its values are those at the steps, and whether they
-# are read off the dense output.
+# -- solve_ivp. `how` says whether the solution is complex, is returned at the steps, and is read from the dense output.
 
 
 def _split(y: Any, how: Named) -> Any:
-    """Return the real numbers of a complex solution, and then its imaginary ones."""
+    """Return a complex solution as real numbers: the real parts, followed by the imaginary parts."""
     return ops.concat(ops.real(y), ops.imag(y), axis=-1) if how["complex"] else y
 
 
 def _joined(y: Any, how: Named) -> Any:
     if not how["complex"]:
-        return y  # of which no shape is asked: there may be as many values as steps
+        return y  # its shape is not read: there may be as many values as steps
     half = shape_of(y)[-1] // 2
     return y[..., :half] + 1j * y[..., half:]
 
@@ -130,11 +129,11 @@ def _solved(start: Any, times: Any, end: Any, given: Named, how: Named, dense: b
 
 
 def _find(start: Any, times: Any, end: Any, given: Named, how: Named) -> Any:
-    """Return the values, at which times they are, and how often SciPy has called which function."""
+    """Return the solution's values, their times, and SciPy's counts of evaluations (nfev, njev, nlu)."""
     found = _solved(start, times, end, given, how, how["dense"])
-    shape = (len(start) // (1 + how["complex"]), -1)  # SciPy's is a list where an event comes before all times
+    shape = (len(start) // (1 + how["complex"]), -1)  # SciPy returns a list if an event precedes all times
     y = _split((found.sol(times[1:]) if how["dense"] else np.reshape(found.y, shape)).T, how)
-    # SciPy takes no time twice, and the first may be asked for
+    # SciPy rejects repeated times, and the first one may be among t_eval
     return y if how["steps"] else np.concatenate([start[None], y]), np.asarray(found.t), np.array(
         [found.nfev, found.njev, found.nlu])
 
@@ -148,8 +147,8 @@ _IVP = Solver("solve_ivp", _find, _slope, "ode", facts=True, path=_path)
 
 
 def _find_events(start: Any, times: Any, end: Any, given: Named, how: Named) -> Any:
-    """Return when events happen; the number of values at the times asked for, 0 of steps; the status, how often each
-    happens.
+    """Return the times of events; and the number of requested times reached (0 for steps), the status, and the number
+    of each event's occurrences.
     """
     found = _solved(start, times, end, given, how, False)
     return np.concatenate(found.t_events), np.array([
@@ -157,7 +156,7 @@ def _find_events(start: Any, times: Any, end: Any, given: Named, how: Named) -> 
 
 
 def _at_event(s: Any, t: Any, event: Any, start: Any, begin: Any, end: Any, given: Named, how: Named) -> Any:
-    """Return what is zero when an event happens."""
+    """Return the residual that is zero when an event occurs."""
     y = _IVP(start, ops.stack(begin, s, axis=0), end, given, how | {"steps": False, "dense": True})[0][1]
     return event(s, _joined(y, how), *_args(given))
 
@@ -167,7 +166,7 @@ _EVENT = Solver("event", lambda t, *given: t, _at_event)
 
 
 class Dense:
-    """The solution as a function of time, as SciPy's `OdeSolution` is."""
+    """The solution as a function of time, like SciPy's `OdeSolution`."""
 
     def __init__(self, begin: Any, end: Any, steps: Any, solve: Any) -> None:
         self._steps, self._solve = steps, solve
@@ -186,7 +185,7 @@ class Dense:
 
 @means(si.solve_ivp)
 def solve_ivp(*args: Any, **kwargs: Any) -> Any:
-    """Solve the equation by one operation, whatever the number of steps, and one more for each event that happens."""
+    """Solve the equation by one operation for any number of steps, and by one more for each event that occurs."""
     given = dict(_SIGNATURES[si.solve_ivp].bind(*args, **kwargs).arguments)
     given |= given.pop("options", {})
     begin, end = (ops.reshape(as_array(t) * 1.0, ()) for t in given.pop("t_span"))
@@ -216,7 +215,7 @@ def solve_ivp(*args: Any, **kwargs: Any) -> Any:
         ends = np.cumsum([0, *each])
         t_events = [ops.stack(*moments[a:b], axis=0) if b > a else np.array([]) for a, b in pairwise(ends)]
         y_events = [ops.permute_dims(at(t), axes=(1, 0)) if shape_of(t)[0] else np.array([]) for t in t_events]
-        if status:  # by the last event
+        if status:  # the last event ended the solution
             last = max(moments, key=lambda t: abs(plain(t) - plain(begin)))
         asked = ops.stack(begin, last, axis=0) if times is None else asked[:count + 1]
 
@@ -235,11 +234,11 @@ def solve_ivp(*args: Any, **kwargs: Any) -> Any:
                  success=True)
 
 
-# -- the classes of single steps
+# -- the classes that take single steps
 
 
 def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Refuse the integrators that call a traced slope from compiled code, which does not survive what that raises."""
+    """Refuse integrators that call a traced slope from compiled code, which cannot propagate its errors."""
     leaves: list[Any] = []
     names = ("f", "cf", "jac", "cjac", "f_params", "jac_params", "_y")
     solver = getattr(self, "_lsoda_solver", self)
@@ -253,7 +252,7 @@ def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: 
     return own(self, *args, **kwargs)
 
 
-# LSODA's, given a start that makes no plain array, corrupts the memory of the process
+# LSODA corrupts the memory of the process if its initial state is not a plain array
 constructs(si.ode.integrate, si.LSODA._step_impl, interposed=True)(_by_compiled_steps)
 
 
@@ -265,5 +264,5 @@ _asking = with_names(
 
 @means(_collocation)
 def solve_collocation_system(*args: Any) -> Any:
-    """Solve the equations of a step of Radau's as SciPy does, whose `T.dot(W)`, of a plain array, asks nobody."""
+    """Solve a Radau step's equations as SciPy does, with np.dot for `T.dot(W)`, a method that does not dispatch."""
     return _asking(*args)

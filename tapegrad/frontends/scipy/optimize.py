@@ -1,4 +1,4 @@
-"""scipy.optimize: solvers run on plain numbers; what they find has the derivative that follows from what they solve."""
+"""scipy.optimize: solvers run on plain numbers; a solution is differentiated implicitly, by the equation it solves."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ FITS = (so.least_squares, so.leastsq, so.curve_fit)
 
 
 def _signature(fn: Callable[..., Any]) -> Signature:
-    """Return a function's signature, with the former name of `rng`, which SciPy 1.15 takes and does not show."""
+    """Return a function's signature, including the former name of `rng`, which SciPy 1.15 accepts but does not show."""
     found, former = signature(fn), getclosurevars(fn).nonlocals.get("old_name")
     parts = list(found.parameters.values())
     return found if former is None or former in found.parameters else found.replace(
         parameters=[*parts, Parameter(former, Parameter.KEYWORD_ONLY, default=None)])
 
 
-# while a trace runs they have other code
+# computed at import: while a trace runs these functions have other code
 SIGNATURES = {fn: _signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *SEARCHES, *FITS)}
 Named = dict[str, Any]
-"""The arguments of a call of a solver, by their names."""
+"""The arguments of a solver's call by name."""
 
 STEPS = frozenset(
     [
@@ -74,7 +74,7 @@ STEPS = frozenset(
 
 
 class Found(so.OptimizeResult):  # type: ignore[misc]
-    """What a solver found, differentiable; what else SciPy tells of its steps is on no tape."""
+    """A solver's solution, differentiable; SciPy's facts about the steps are not on the tape and are refused."""
 
     def __getattr__(self, name: str) -> Any:
         if name in STEPS and name not in self:
@@ -87,7 +87,7 @@ class Found(so.OptimizeResult):  # type: ignore[misc]
 
 
 def named(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Named) -> Named:
-    """Return the arguments of a call by their names; raise what a wrong call raises."""
+    """Return the arguments of a call by name; raise the error of a wrong call."""
     given = dict(SIGNATURES[fn].bind(*args, **kwargs).arguments)
     further = [
         name for name, x in SIGNATURES[fn].parameters.items() if x.kind is Parameter.VAR_KEYWORD and name in given
@@ -98,14 +98,14 @@ def named(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Named) -> Named
 
 
 def value(given: Named, x: Any, function: str, with_jac: str = "jac") -> Any:
-    """Return what the user's function is at x; of one that returns its derivative too, the function's value alone."""
+    """Return the user's function at `x`; if it also returns its derivative, the function's value only."""
     args = given.get("args", ())
     found = given[function](x, *(args if isinstance(args, tuple) else (args,)), **given.get("kwargs", {}))
     return found[0] if plain(given.get(with_jac)) is True else found
 
 
 def converged(name: str, found: Any, message: Any = None) -> Any:
-    """Return what a solver found; refuse what it gave up on."""
+    """Return a solver's result; raise if it has not converged."""
     if not np.all(found.success if message is None else found):
         raise refused(
             name,
@@ -115,7 +115,7 @@ def converged(name: str, found: Any, message: Any = None) -> Any:
     return found
 
 
-# -- roots of a function of one number
+# -- roots of functions of one variable
 
 
 def _bracketing(fn: Callable[..., Any]) -> None:
@@ -228,11 +228,11 @@ for _fn in NONLINEAR:
 
 # -- minima
 
-GTOL = 1e-5  # SciPy's default: of the gradient's largest part at a minimum
+GTOL = 1e-5  # SciPy's default tolerance for the largest component of the gradient at a minimum
 
 def _minimize(given: Named) -> Any:
     found = so.minimize(**given)
-    # where rounding ends a search that asks for more, the solution is as good as a default tolerance makes it
+    # if rounding stops a search with a tighter tolerance, a solution within the default tolerance is accepted
     slope = np.max(np.abs(found.get("jac", np.inf)), initial=0.0)
     return found.x if slope <= GTOL * max(1.0, abs(found.fun)) else converged("minimize", found).x
 
@@ -271,7 +271,7 @@ def minimize_scalar(*args: Any, **kwargs: Any) -> Any:
 
 
 def _searched(fn: Callable[..., Any], method: str, options: dict[str, str]) -> None:
-    """Register a search of its own name as that of `minimize_scalar`: its steps need not depend on values at all."""
+    """Register a function that is a method of `minimize_scalar`, whose steps may not depend on values."""
     def search(*args: Any, **kwargs: Any) -> Any:
         given = named(fn, args, kwargs)
         if given.get("full_output") or given.get("disp", 0) > 1:
@@ -309,8 +309,8 @@ for _fn in GLOBAL:
 
 
 def _by_name(fn: Callable[..., Any], failed: Callable[[Any], Any], how: Named, places: tuple[int, ...] = ()) -> None:
-    """Register a minimiser of a name of its own, called so that it says whether it failed; what it returns beside the
-    minimum is in places of the tuple, where it returns one: the function's value there.
+    """Register a minimiser with a function of its own. `how` makes it report whether it `failed`. If it returns a
+    tuple, `places` lists the elements after the minimum: 1 for the function's value there, 2 for an info dict.
     """
     told = signature(fn)
 
@@ -364,7 +364,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
     "arctan": lambda z: np.arctan(z),
     "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1),
 }
-"""SciPy's functions of the squared residuals, by which it counts outliers less."""
+"""SciPy's loss functions of the squared residuals, which reduce the weight of outliers."""
 
 
 def _cost(x: Array, given: Named) -> Any:
@@ -418,7 +418,7 @@ def _curve_fit(given: Named) -> Any:
 
 
 def _misfits(p: Array, given: Named) -> Any:
-    """Return the residuals in units of their standard deviations, or turned so that they vary apart."""
+    """Return the residuals divided by their standard deviations, or decorrelated by the covariance matrix."""
     y, sigma = as_array(given["ydata"]), as_array(given.get("sigma"))
     r = ops.reshape(given["f"](as_array(given["xdata"]), *[p[i] for i in range(shape_of(p)[0])]) - y, (-1,))
     return (
@@ -446,10 +446,10 @@ def curve_fit(*args: Any, **kwargs: Any) -> Any:
     misfits = _misfits(popt, given)
     free = np.size(plain(misfits)) - np.size(plain(popt))
     if free <= 0 and not plain(given.get("absolute_sigma")):
-        return popt, pcov  # infinite
+        return popt, pcov  # the covariance is infinite
     rows = Solver.jacobian(lambda p: _misfits(p, given), popt)
     covariance = np.linalg.inv(rows.T @ rows)
     if not plain(given.get("absolute_sigma")):
         covariance = covariance * ops.sum(misfits**2) / free
-    # SciPy's, by its differences, with the derivative of the formula
+    # SciPy's value, which it computes by finite differences, with the derivative of the formula
     return popt, pcov + (covariance - ops.stop_gradient(covariance))

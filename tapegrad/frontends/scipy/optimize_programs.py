@@ -1,5 +1,5 @@
-"""scipy.optimize's programs under constraints: a solution is differentiated by the constraints that hold it, where
-these decide it and each of them pulls.
+"""scipy.optimize's linear programs and nonnegative least squares. A solution is differentiated by the constraints that
+are active at it, if they determine it and each has a nonzero multiplier.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.registry import means, refused
 
-_SIGNATURES = {fn: signature(fn) for fn in (so.linprog, so.nnls)}  # while a trace runs they have other code
-NEAR = 1e-8  # by how much, of its size, a constraint that holds may be missed
+_SIGNATURES = {fn: signature(fn) for fn in (so.linprog, so.nnls)}  # while a trace runs these functions have other code
+NEAR = 1e-8  # relative tolerance for an active constraint
 _TRY = "a program of which one vertex is the solution, and stays it: change the costs a little"
 
 
@@ -29,14 +29,14 @@ def _linear(given: Named) -> Any:
 
 
 def _rows(given: Named, n: int) -> tuple[Any, Any]:
-    """Return all inequalities, of the bounds too, as rows of a matrix and what these times x are not above."""
+    """Return all inequalities, bounds included, as a matrix `rows` and `limits`, with rows @ x <= limits."""
     rows, limits = [], []
     if given.get("A_ub") is not None:
         rows.append(np.reshape(as_array(given["A_ub"]), (-1, n)))
         limits.append(np.reshape(as_array(given["b_ub"]), (-1,)))
     bounds = given.get("bounds", (0, None))
     pair: Any = (0, None) if bounds is None else bounds
-    one = len(pair) == 2 and np.ndim(plain(pair[0])) == 0  # for all
+    one = len(pair) == 2 and np.ndim(plain(pair[0])) == 0  # one pair for all variables
     each: Any = [pair] * n if one else [pair[0]] * n if len(pair) == 1 else pair
     for i in range(n):
         for sign, limit in zip((-1.0, 1.0), (each[i][0], each[i][1])):
@@ -49,7 +49,7 @@ def _rows(given: Named, n: int) -> tuple[Any, Any]:
 
 
 def _vertex(x: Array, given: Named) -> Any:
-    """Return how far x is from the constraints that hold it: as many as it has numbers."""
+    """Return the residuals of the constraints that are active at `x`, as many as `x` has elements."""
     n, at = shape_of(x)[0], np.array(plain(x))
     rows, limits = _rows(given, n)
     size = 1.0 + np.abs(plain(limits))
@@ -75,7 +75,7 @@ _LINPROG = Solver("linprog", _linear, _vertex)
 
 @means(so.linprog)
 def linprog(*args: Any, **kwargs: Any) -> Any:
-    """Solve a linear program; dx/dc is 0, and what follows from the constraints that hold x is its derivative."""
+    """Solve a linear program. The solution's derivative follows from the active constraints; dx/dc is 0."""
     given = dict(_SIGNATURES[so.linprog].bind(*args, **kwargs).arguments)
     if np.any(plain(given.get("integrality"))) or given.get("callback") is not None:
         raise refused("linprog with integrality or a callback", "it searches among whole numbers, or shows its steps",
@@ -89,7 +89,7 @@ def linprog(*args: Any, **kwargs: Any) -> Any:
 
 
 def _held(x: Array, given: Named) -> Any:
-    """Return the slope of the squares where x is above 0, and x where it is 0 and would be less."""
+    """Return the gradient of the sum of squares where x > 0, and x where its constraint is active."""
     a, b = as_array(given["A"]), as_array(given["b"])
     slope = a.T @ (a @ x - b)
     free, known = np.array(plain(x)) > 0, np.array(plain(slope))

@@ -1,5 +1,5 @@
-"""SciPy's own Python code, run on traced values with something else by some of its global names: a kernel that is
-compiled, or what would make a plain number.
+"""SciPy's own Python code, run on traced values with some of its global names replaced: compiled kernels, and
+conversions to plain numbers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tapegrad.trace.interposition import with_names
 
 
 def run_with(*functions: Any, **names: Any) -> None:
-    """Let functions of SciPy's that are called with traced values find something else by some of their names."""
+    """Register SciPy functions that run as they are on traced values, with the given global names replaced."""
     for fn in map(unwrap, functions):
         register(fn, with_names(fn, names))
 
 
 def number(x: Any = 0.0) -> Any:
-    """Return what `float` is of a traced value, which goes on: the number, or that of an array of one."""
+    """Return a number unchanged if it is traced, and the element of a traced array of one; else as `float` does."""
     if not isinstance(x, Traced) or np.prod(shape_of(x)) != 1:
-        return float(x)  # of several, TypeError in NumPy's words
+        return float(x)  # TypeError, in NumPy's words, for several numbers
     return np.reshape(as_array(x), ())[()] if shape_of(x) else x

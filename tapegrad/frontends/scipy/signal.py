@@ -1,4 +1,4 @@
-"""scipy.signal: convolution, correlation, and linear filters, by their input, their coefficients and their state."""
+"""scipy.signal: convolution, correlation and linear filters, differentiable by input, coefficients and state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fftconvolve(in1: Array, in2: Array, mode: str = "full", axes: Axis = None) -
 
 
 def of_matrices(in1: Array, in2: Array, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
-    """Return two matrices, surrounded by zeros; refuse another boundary."""
+    """Return two matrices, padded by zeros; refuse another boundary."""
     if boundary != "fill" or fillvalue != 0:
         raise UnknownFunction(f"tapegrad knows no convolution with boundary={boundary!r}, fillvalue={fillvalue!r}",
                               user_location(), "np.pad(in1, ..., mode='wrap' or 'symmetric'), and mode='valid'")
@@ -73,9 +73,7 @@ def lfilter(b: Array, a: Array, x: Array, axis: int = -1, zi: Array | None = Non
 
 
 def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Array | None) -> Any:
-    """Return a * y = b * x; a state is what the filter still has to add to what comes next
-    (direct form II, transposed).
-    """
+    """Solve a * y = b * x for y; with a state `zi`, of the transposed direct form II, also return the final state."""
     b, a, x, axis = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)), as_array(x), static(axis)
     y = ops.lfilter(b, a, x, **keywords(axis=None if axis == -1 else axis))
     if zi is None:
@@ -87,14 +85,14 @@ def _filtered(b: Any, a: Any, x: Any, axis: int, zi: Array | None) -> Any:
                          f"{order} states.")
     wanted = [order if i == axis % len(shape_of(x)) else size for i, size in enumerate(shape_of(x))]
     state = np.broadcast_to(state, tuple(wanted))
-    # what it adds, before the feedback
+    # the state's contribution, before the feedback
     started = np.concatenate([state, np.zeros_like(x)], axis=axis)[along(axis, slice(n))]
     y = y + ops.lfilter(a[:1], a, started, axis=axis)
     return y, _state(b, a, x, y, state, axis, order)
 
 
 def _state(b: Array, a: Array, x: Array, y: Array, state: Any, axis: int, order: int) -> Any:
-    """Return what a filter is left with."""
+    """Return the final state of a filter."""
     n, parts = shape_of(x)[axis], []
     for m in range(order):
         left = state[along(axis, slice(m + n, m + n + 1))] if m + n < order else 0.0 * state[along(axis, slice(1))]
@@ -113,7 +111,7 @@ def lfilter_zi(b: Array, a: Array) -> Any:
 
 
 def _steady(b: Array, a: Array) -> Any:
-    """Return the state of the steady response to a step of 1: what feeding it back changes no more."""
+    """Return the filter's state in the steady response to a unit step: the fixed point of the state's update."""
     b, a = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a))
     n = max(shape_of(a)[0], shape_of(b)[0])
     b, a = np.pad(b, (0, n - shape_of(b)[0])) / a[0], np.pad(a, (0, n - shape_of(a)[0])) / a[0]
@@ -131,7 +129,7 @@ def sosfilt(sos: Array, x: Array, axis: int = -1, zi: Array | None = None) -> An
 
 
 def _in_sections(sos: Array, x: Array, axis: int, zi: Array | None) -> Any:
-    """Filter by sections of second order, one after the other."""
+    """Filter by second-order sections, one after the other."""
     sections, y, states = np.atleast_2d(as_array(sos)), as_array(x), []
     for k in range(shape_of(sections)[0]):
         b, a = sections[k, :3], sections[k, 3:]
@@ -158,7 +156,7 @@ def _steady_sections(sos: Array) -> Any:
 
 
 def _extended(x: Array, axis: int, padtype: Any, padlen: Any, taps: int) -> tuple[int, Any]:
-    """Return by how much a signal is continued at both ends, and the continued signal."""
+    """Return the length of the extension at each end, and the extended signal."""
     n = shape_of(x)[axis]
     edge = 0 if padtype is None else taps * 3 if padlen is None else static(padlen)
     if padtype not in ("odd", "even", "constant", None):
@@ -179,7 +177,7 @@ def _extended(x: Array, axis: int, padtype: Any, padlen: Any, taps: int) -> tupl
 
 
 def _both_ways(run: Any, zi: Array | None, x: Array, axis: int, edge: int) -> Any:
-    """Filter forwards and backwards, from the steady state of the first number each time; cut off what was added."""
+    """Filter forwards and backwards, each time from the steady state for the first sample; cut off the extension."""
     y, _ = run(x, zi * x[along(axis, slice(1))])
     n = shape_of(y)[axis]
     y, _ = run(ops.flip(y, axis=axis), zi * y[along(axis, slice(n - 1, n))])

@@ -1,5 +1,5 @@
-"""scipy.signal's Python code: the design of filters, waves, spectra and splines, run on traced values with what asks
-for plain numbers left out, and its compiled kernels written in ops.
+"""scipy.signal's Python code (design of filters, waves, spectra, splines) runs on traced values, with conversions to
+plain numbers left out and its compiled kernels written in ops.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ run_with(sg.lp2lp, sg.lp2hp, sg.lp2lp_zpk, sg.lp2hp_zpk, sg.lp2bp_zpk, sg.lp2bs_
 run_with(_waveforms._chirp_phase, float=number, asarray=as_array)
 
 
-# -- spectra: the windows of a signal are read, not written to
+# -- spectra: the windows of a signal are read-only
 
 _READ = SimpleNamespace(newaxis=None, lib=SimpleNamespace(stride_tricks=SimpleNamespace(
     sliding_window_view=lambda x, window_shape, axis, writeable: np.lib.stride_tricks.sliding_window_view(
@@ -35,7 +35,7 @@ _READ = SimpleNamespace(newaxis=None, lib=SimpleNamespace(stride_tricks=SimpleNa
 run_with(_spectral_py._fft_helper, np=_READ)
 
 
-# -- initial conditions of recursive filters: linear in the signal, by weights that they give for units
+# -- initial conditions of recursive filters: linear in the signal, with weights found by filtering unit vectors
 
 
 def _probed(kernel: Any) -> Any:
@@ -51,12 +51,12 @@ for _fn, _names in ((sg.symiirorder1, ("symiirorder1_ic",)),
     run_with(_fn, **{name: _probed(getattr(_spline_filters, name)) for name in _names})
 
 
-# -- filters that change the rate, and filters of images
+# -- filters that change the sampling rate, and filters of images
 
 
 @means(sg.upfirdn)
 def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: str = "constant", cval: Any = 0) -> Any:
-    """Put zeros between the samples, convolve, and keep each `down`-th."""
+    """Put `up` - 1 zeros between the samples, convolve, and keep every `down`-th sample."""
     if mode != "constant" or cval != 0:
         raise UnknownFunction(f"tapegrad knows no upfirdn with mode={mode!r}, cval={cval!r}", user_location(),
                               "np.pad of the signal, and mode='constant'")
@@ -74,7 +74,7 @@ def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: st
 
 
 def sepfir2d(input: Any, hrow: Any, hcol: Any) -> Any:
-    """Correlate the rows and the columns of an image, which is reflected at its edges."""
+    """Correlate the rows and the columns of an image, with reflected edges."""
     y = input
     for axis, taps in ((1, hrow), (0, hcol)):
         y = ops.correlate1d(as_array(y), as_array(taps)[::-1], axis=axis)

@@ -1,8 +1,8 @@
-"""scipy.sparse: SciPy's own Python code runs on traced numbers; here is what its methods mean that call C.
+"""scipy.sparse: SciPy's own Python code runs on traced numbers; this file implements its methods that call C.
 
-A sparse matrix in a trace is SciPy's, and what it stores, its `data`, is traced. What only moves numbers (a slice,
-another format) runs on their positions in place of them, and says which go where. Where numbers stand does not depend
-on their values: a sum that is 0 is stored, and has a gradient.
+A sparse matrix in a trace is SciPy's, with a traced `data`. An operation that only moves numbers (a slice, another
+format) is run on their positions instead, which shows where each number goes. The sparsity pattern does not depend on
+values: a sum that is 0 is stored, and has a gradient.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tapegrad.tree.sparse import Pattern, like
 
 
 def fixed(x: Any) -> Any:
-    """Return places as plain integers; traced ones are guarded, those in a slice or a tuple too."""
+    """Return indices as plain integers, also inside slices and tuples; traced ones are guarded."""
     if isinstance(x, slice):
         return slice(*map(fixed, (x.start, x.stop, x.step)))
     if isinstance(x, (tuple, list)):
@@ -56,7 +56,7 @@ def fixed(x: Any) -> Any:
 
 
 def positions(x: Any, start: int = 1) -> Any:
-    """Return a matrix that stores in place of each number its position, counted from `start`."""
+    """Return a copy of a matrix that stores each number's position, counted from `start`, instead of the number."""
     return like(x, numbered(shape_of(x.data), start))
 
 
@@ -66,7 +66,7 @@ def numbered(shape: tuple[int, ...], start: int = 1) -> Any:
 
 
 def ones(x: Any) -> Any:
-    """Return a plain matrix with the places of `x`."""
+    """Return a plain matrix with the sparsity pattern of `x` that stores ones."""
     return like(x, np.ones(shape_of(x.data)))
 
 
@@ -81,8 +81,8 @@ def stored(data: Array, at: Any) -> Any:
 
 
 def placed(found: Any, data: Array, given: Any = None) -> Any:
-    """Put numbers where their positions were moved to: a matrix, an array, or a number of it. What shares memory with
-    the positions that were `given` is a view here too.
+    """Return the matrix, array or number in which each position in `found` is replaced by the number at it. Where
+    `found` shares memory with the positions `given`, the result is a view of `data`.
     """
     if ss.issparse(found):
         return like(found, handed_on(data, found.data, given))
@@ -91,7 +91,7 @@ def placed(found: Any, data: Array, given: Any = None) -> Any:
 
 
 def handed_on(data: Array, at: Any, given: Any) -> Any:
-    """Return the numbers at positions, as a view where these are one of those that were given."""
+    """Return the numbers at positions; a view of `data` if `at` is a view of the positions `given`."""
     if given is None or not np.shares_memory(at, given):
         return stored(data, at)
     if at.size == given.size:
@@ -101,13 +101,13 @@ def handed_on(data: Array, at: Any, given: Any) -> Any:
 
 
 def note_zeros(y: Any) -> Any:
-    """Note of a matrix whether it stores a 0 that SciPy would not: how many numbers it stores is not to be asked."""
+    """Note in a matrix whether it stores a 0 that SciPy would leave out: its number of stored elements is refused."""
     y._tapegrad_zeros = not np.all(plain(y.data))
     return y
 
 
 def summed(x: Any) -> Any:
-    """Return a matrix without places that are named twice: what they store is added up."""
+    """Return a matrix without duplicate entries: their numbers are summed."""
     if x.format in ("csr", "csc", "bsr") and positions(x).has_canonical_format:
         return x
     if x.format in ("dia", "bsr"):
@@ -129,7 +129,7 @@ def summed(x: Any) -> Any:
 
 
 def methods(names: dict[Any, str]) -> list[Any]:
-    """Return the methods of these names that classes have in this version of SciPy."""
+    """Return those of the classes' methods with these names that this version of SciPy has."""
     return [vars(cls)[name] for cls, several in names.items() for name in several.split() if name in vars(cls)]
 
 
@@ -138,11 +138,11 @@ _count = itertools.count(1)
 
 
 def number_of(tracer: Any) -> int:
-    """Return a number of a trace, by which a matrix knows that it was made there."""
+    """Return the number of a trace, which marks the matrices that are made in it."""
     return _numbers.setdefault(tracer, next(_count))
 
 
-# -- made of numbers and places
+# -- constructors from numbers and indices
 
 
 def _constructor(cls: Any, places: int) -> None:
@@ -185,11 +185,11 @@ def _as_dtype(x: Any, dtype: Any) -> None:
 for _cls, _places in ((_cs_matrix, 3), (_coo_base, 2), (_dia_base, 2), (_bsr_base, 3)):
     _constructor(_cls, _places)
 
-# -- what moves numbers
+# -- methods that move numbers
 
 
 def _moving(fn: Any, sums: bool = False) -> None:
-    """A method that returns numbers in other places; of those at one place it may return the sum."""
+    """Register a method that moves numbers; with `sums` it may add up those that meet."""
     @means(fn)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
         if fn.__name__ == "toarray" and (kwargs.get("out") is not None or any(part is not None for part in args[1:])):
@@ -204,12 +204,12 @@ def _moving(fn: Any, sums: bool = False) -> None:
 
 
 def _adds(found: Any) -> bool:
-    """True where of ones some were added up."""
+    """True if `found`, a result computed from ones, holds a sum of several."""
     return bool(np.any((found.data if ss.issparse(found) else np.asarray(found)) > 1))
 
 
 def _changing(fn: Any) -> None:
-    """A method that gives a matrix other places."""
+    """Register a method that changes a matrix's sparsity pattern in place."""
     @means(fn)
     def change(self: Any, *args: Any) -> None:
         x = summed(self) if fn.__name__ == "sum_duplicates" else self
@@ -236,9 +236,8 @@ for _fn in methods(CHANGED):
 
 
 def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) -> None:
-    """Write numbers into a matrix: where they are to stand, the positions say that follow those of what it stores.
-
-    Raises MutationError for one that the program has not made.
+    """Write numbers into a matrix. `fn` writes their positions, counted on from those of the stored numbers, which
+    shows where each goes. Raises MutationError for a matrix that the program has not made.
     """
     traced: Any = self.data if isinstance(self.data, Traced) else None
     tracer = running.tracers[-1]
@@ -246,7 +245,7 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
         raise MutationError("a traced value is written into a sparse matrix that the trace does not own",
                             user_location(), "A.copy() in the function")
     def put(matrix: Any, new: Any) -> None:
-        # SciPy warns of another pattern where that is dear
+        # a list of lists: SciPy warns that csr matrices change their pattern slowly
         there = matrix.tolil() if hasattr(self, "_tapegrad_lists") else matrix
         fn(there, *key, new[()])
         vars(matrix).update(vars(matrix if there is matrix else there.tocsr()))
@@ -257,7 +256,7 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     values = values.toarray() if ss.issparse(values) else as_array(values)
     probe = positions(x)
     put(probe, numbered(shape, n + 1))
-    alike = [n for n in shape_of(values) if n != 1] == [n for n in shape if n != 1]  # axes of length 1 do not count
+    alike = [n for n in shape_of(values) if n != 1] == [n for n in shape if n != 1]  # equal up to axes of length 1
     spread = (ops.reshape if alike else ops.broadcast_to)(values, shape) if shape_of(values) != shape else values
     kind = dtype_of(self.data)
     spread = ops.astype(spread, dtype=kind) if dtype_of(spread) != kind else spread
@@ -265,7 +264,7 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
     there = probe.data > n
     if (x is self and traced is not None and Pattern(probe) == Pattern(x)
         and not (probe.data != positions(x).data)[~there].any()):
-        # in the places that it has: a matrix that shares the memory sees it
+        # the pattern is unchanged: write in place, so that matrices that share the memory see it
         traced[there] = both[probe.data[there] - 1]
     else:
         vars(self).update(vars(placed(probe, both)))
@@ -276,7 +275,7 @@ _MADE = "coo_array((numbers, (rows, columns)), shape), of arrays or lists; numbe
 
 
 def of_rows(self: Any) -> None:
-    """Make a matrix of lists one of compressed rows: there traced numbers are written."""
+    """Turn a matrix of lists into one of compressed rows, into which traced numbers can be written."""
     made, kind = getattr(self, "_tapegrad_made", 0), ss.csr_array if isinstance(self, ss.sparray) else ss.csr_matrix
     if made != number_of(running.tracers[-1]) or self.format == "dok":
         raise refused(f"a traced number in a {self.format}_array{' from outside' * (self.format == 'lil')}", _LISTS,
@@ -321,7 +320,7 @@ def setdiag(self: Any, values: Array, k: int) -> None:
 @means(*methods(dict.fromkeys((_cs_matrix, _coo_base, _bsr_base), "eliminate_zeros")))
 def eliminate_zeros(self: Any) -> None:
     if not isinstance(self.data, Traced) or not is_inert(peek(self.data)):
-        if not np.all(np.any(self.data != 0, axis=tuple(range(1, np.ndim(self.data))))):  # of a block, any
+        if not np.all(np.any(self.data != 0, axis=tuple(range(1, np.ndim(self.data))))):  # a block counts as a whole
             raise refused("eliminate_zeros", "a number that is 0 has a gradient",
                           "the matrix as it is: what stores a 0 computes the same")
         return
@@ -331,7 +330,7 @@ def eliminate_zeros(self: Any) -> None:
 
 
 def _joining(fn: Callable[..., Any]) -> None:
-    """A function of blocks, in a list or in rows, that puts them side by side."""
+    """Register a function that joins blocks, given in a list or in rows."""
     @means(fn)
     def join(blocks: Any, *args: Any, **kwargs: Any) -> Any:
         def each(blocks: Any, of: Callable[[Any], Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""scipy.sparse's arithmetic: products, sums, and what is done number by number."""
+"""scipy.sparse's arithmetic: products, sums, and elementwise operations."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tapegrad.tree.sparse import like
 
 
 def compressed(x: Any) -> tuple[Any, Any, Any, bool]:
-    """Return what is stored, its indices, where rows or columns begin, and whether these are columns."""
-    if x.format == "coo" and x.ndim == 2:  # in its own order, which SciPy adds up in
+    """Return the stored numbers, their indices, the offsets of rows or columns, and whether they are columns'."""
+    if x.format == "coo" and x.ndim == 2:  # keeps the order of storage, in which SciPy sums
         rows, columns = x.coords
         order = np.argsort(rows, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=x.shape[0]))]).astype(rows.dtype)
@@ -48,7 +48,7 @@ def matmul(self: Any, other: Array) -> Any:
 
 
 def product(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the product of two sparse matrices, at the places where it may be other than 0."""
+    """Return a function for the product of two sparse matrices, which stores every element that may differ from 0."""
     def multiply(self: Any, other: Array) -> Any:
         if self.ndim != 2 or other.ndim != 2:
             raise refused("a product of sparse arrays in one dimension", "it has no rule",
@@ -68,11 +68,11 @@ for _fn in methods(dict.fromkeys(_KINDS, "_matmul_vector _matmul_multivector")):
 for _fn in methods(dict.fromkeys(_KINDS, "_matmul_sparse")):
     register(_fn, product(_fn))
 
-# -- number by number
+# -- elementwise operations
 
 
 def _at(x: Any, places: Any) -> Any:
-    """Return what a matrix stores at the places of another, 0 where it stores nothing."""
+    """Return the numbers that `x` stores at the stored elements of `places`; 0 where it stores none."""
     x = summed(x).asformat(places.format)
     major = major_of(places.indptr)
     index = (major, places.indices) if places.format == "csr" else (places.indices, major)
@@ -86,7 +86,7 @@ _BINARY: dict[str, Any] = {"_plus_": ops.add, "_minus_": ops.subtract, "_elmul_"
 
 
 def _computed(places: Any, data: Array) -> Any:
-    """Return a matrix of what was computed of numbers; of a comparison, without what is False."""
+    """Return a matrix with the stored elements of `places` and new numbers; False is not stored."""
     y = like(places, data)
     if dtype_of(data) == np.bool_:
         y.eliminate_zeros()
@@ -111,7 +111,7 @@ def binary(self: Any, other: Array, op: str) -> Any:
 
 @means(*methods({_csc_base: "nonzero"}))
 def nonzero(self: Any) -> Any:
-    return self.tocsr().nonzero()  # in the same order
+    return self.tocsr().nonzero()  # in the order of SciPy's own
 
 
 @means(*methods({_bsr_base: "_binopt"}))
@@ -145,7 +145,7 @@ def _total(fn: Any) -> None:
         if axis is None:
             return np.sum(x.data, dtype=dtype)
         kept = 1 - (axis[0] if isinstance(axis, tuple) else axis) % 2
-        kind = np.sum(np.zeros(0, dtype_of(x.data))).dtype  # in which NumPy adds up booleans and narrow integers
+        kind = np.sum(np.zeros(0, dtype_of(x.data))).dtype  # NumPy sums booleans and narrow integers in a wider dtype
         y = ops.scatter(ops.astype(x.data, dtype=kind), x.coords[kept], shape=(x.shape[kept],), ranks=(1,), dtype=kind)
         y = y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
         return y if isinstance(self, ss.sparray) else OfMatrix(ops.reshape(y, (-1, 1) if kept == 0 else (1, -1)))

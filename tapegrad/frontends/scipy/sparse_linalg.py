@@ -1,4 +1,4 @@
-"""scipy.sparse.linalg: sparse systems of equations, by factors or step by step, and what SciPy writes in products."""
+"""scipy.sparse.linalg: direct and iterative solvers of sparse systems, and SciPy's code made of products."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tapegrad.trace.interposition import WRAPPED
 
 
 def there(names: str) -> list[Any]:
-    """Return the functions of these names that this version of SciPy has."""
+    """Return the functions with these names that this version of SciPy has."""
     return [getattr(ssl, name) for name in names.split() if hasattr(ssl, name)]
 
 
 def square(A: Array) -> Any:
-    """Return a matrix as a sparse one; raise ValueError of one that is not square."""
+    """Return a matrix in sparse format; raise ValueError if it is not square."""
     A = A if ss.issparse(A) else ss.csc_array(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ValueError(f"matrix must be square (has shape {A.shape})")
@@ -36,7 +36,7 @@ def square(A: Array) -> Any:
 
 
 def solve(A: Array, b: Array, trans: str = "N") -> Any:
-    """Return the solution of a system of a sparse matrix, of its transpose ("T") or its adjoint ("H")."""
+    """Solve a system with a sparse matrix, its transpose ("T") or its adjoint ("H")."""
     if ss.issparse(b):
         raise refused("a system of equations with a sparse right side",
                       "which places of its solution are 0 depends on values", "b.toarray()")
@@ -71,9 +71,8 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, overwrite_A: bool = F
 
 
 class Factors:
-    """What `splu` returns in a trace: it solves, by factors that are computed at the first solution, and kept.
-
-    Those of a matrix that is not traced are SciPy's own.
+    """The counterpart of `splu`'s result in a trace: it factorises at the first solution, and caches the factors. For a
+    matrix that is not traced it wraps SciPy's own factors.
     """
 
     def __init__(self, A: Array, own: Any = None) -> None:
@@ -81,7 +80,7 @@ class Factors:
         self.shape = self._matrix.shape
 
     def solve(self, rhs: Any, trans: str = "N") -> Any:
-        """Solve A x = rhs, or by the transpose ("T") or the adjoint ("H")."""
+        """Solve A x = rhs, or the system of the transpose ("T") or the adjoint ("H")."""
         return (solve(self._matrix, rhs, trans) if self._own is None or isinstance(rhs, Traced)
                 else self._own.solve(rhs, trans))
 
@@ -102,7 +101,7 @@ def splu_of_plain(tracer: Any, fn: Callable[..., Any], A: Array, *args: Any, **k
 
 
 def _factors_of(own: Any) -> Any:
-    """Return what stands for factors that were made before the trace: their matrix is that of their product."""
+    """Return the stand-in for factors that were made before the trace; their product is the matrix."""
     A = ss.csc_array((np.ones(len(own.perm_r)), (own.perm_r, np.arange(len(own.perm_r))))).T @ (own.L @ own.U) @ \
         ss.csc_array((np.ones(len(own.perm_c)), (np.arange(len(own.perm_c)), own.perm_c))).T
     return Factors(A, own)
@@ -116,7 +115,7 @@ def factorized(A: Array) -> Callable[..., Any]:
     return Factors(A).solve
 
 
-# -- solvers that go step by step: the derivative is that of the solution, by the adjoint system
+# -- iterative solvers: the derivative is that of the exact solution, by the adjoint system
 
 
 def _iterative(name: str, self_adjoint: bool = False) -> None:
@@ -124,7 +123,7 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
 
     def find(A: Array, b: Array, x0: Array, how: dict[str, Any], restarts: int = 0) -> Any:
         y, info = fn(A, b, x0, **how)
-        if info < 0 and restarts:  # a breakdown, next to the solution
+        if info < 0 and restarts:  # a breakdown near the solution: restart from there
             return find(A, b, y, how, restarts - 1)
         if info:
             raise refused(name, f"it has not converged: info is {info}",
@@ -154,12 +153,12 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
 
 
 def _adjoint_of(M: Any) -> Any:
-    """Return the adjoint of a preconditioner, None where a LinearOperator has none."""
+    """Return the adjoint of a preconditioner; None if a LinearOperator has none."""
     if not isinstance(M, ssl.LinearOperator):
         return M.conj().T
     try:
         M.rmatvec(np.zeros(M.shape[0]))
-    except (NotImplementedError, TypeError):  # of one that was made of a matvec alone
+    except (NotImplementedError, TypeError):  # it was made from a matvec only
         return None
     return M.H
 
@@ -169,7 +168,7 @@ for _name in ("bicg", "bicgstab", "cgs", "gcrotmk", "gmres", "lgmres", "qmr", "t
 for _name in ("cg", "minres"):
     _iterative(_name, self_adjoint=True)
 
-# -- the exponential: SciPy's value, with the derivative of Taylor's polynomial, in steps of a norm below 1
+# -- the exponential: SciPy's value, with the derivative of a Taylor polynomial in steps of a norm below 1
 
 TERMS = 22  # 1 / 22! is below the precision of a double
 
@@ -198,7 +197,7 @@ def expm_multiply(A: Array, B: Array, *times: Any, traceA: Any = None, **further
 
 
 def arrays(A: Array) -> Any:
-    """Return the sparse array of a sparse matrix, whose sums are arrays."""
+    """Return a sparse matrix as a sparse array, whose sums are arrays."""
     return A if isinstance(A, ss.sparray) else ss.csr_array(A)
 
 
@@ -247,7 +246,7 @@ def _least_squares(name: str) -> None:
 for _name in ("lsqr", "lsmr"):
     _least_squares(_name)
 
-# -- eigenvalues: each with its vector is the root of (A v - w v, v·v - 1), which is simple where the eigenvalue is
+# -- eigenpairs: each is the root of (A v - w v, (v·v - 1) / 2), which is simple where the eigenvalue is
 
 
 def _pairs(w: Array, v: Array) -> Any:
@@ -272,7 +271,7 @@ def _eigen_adjoint(pairs: Array, dpairs: Any, A: Array, *how: Any) -> Any:
 
 
 def _twofold(A: Array) -> Any:
-    """Return the symmetric matrix whose eigenvalues are singular values."""
+    """Return the symmetric matrix [[0, A], [A.T, 0]], whose eigenvalues are ± the singular values."""
     return ss.block_array([[None, A], [A.T, None]], format="csr")
 
 

@@ -1,4 +1,4 @@
-"""scipy.spatial: the nearest points of a tree, whose distances are those of the points that it finds."""
+"""scipy.spatial: nearest neighbours in a KDTree; the distances are differentiated with the neighbours fixed."""
 
 from __future__ import annotations
 

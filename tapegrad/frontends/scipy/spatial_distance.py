@@ -1,4 +1,4 @@
-"""scipy.spatial.distance: distances of vectors, along the last axis, and those of all pairs."""
+"""scipy.spatial.distance: distances between vectors along the last axis, and between all pairs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _weighted(terms: Any, w: Array) -> Any:
 
 
 def minkowski(u: Any, v: Any, p: Any = 2, w: Any = None) -> Any:
-    """Return a norm of the difference; weights count its powers."""
+    """Return a norm of the difference; the weights multiply the powers."""
     d = u - v
     if p == np.inf:
         return chebyshev(u, v, w)
@@ -62,7 +62,7 @@ def braycurtis(u: Any, v: Any, w: Any = None) -> Any:
 
 
 def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
-    """Return 1 less the cosine of the angle between two vectors, of which the means are taken away."""
+    """Return 1 minus the cosine of the angle between two vectors, after subtracting their means."""
     if w is not None:
         w = as_array(w) / np.sum(w)
     if centered:
@@ -135,9 +135,7 @@ def _of_two(name: str) -> Callable[..., Any]:
 
 
 def _exact(function: str, y: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return distances with SciPy's value, unless parameters are traced: then what NumPy
-    computes of the same formula.
-    """
+    """Return distances with SciPy's value; if a parameter is traced, with the value of the formula."""
     known = {key: value for key, value in kwargs.items() if value is not None}
     return y if holds_traced(list(known.values())) else value_by(function, y, *args, **known)
 
@@ -156,8 +154,8 @@ def jensenshannon_of_arrays(p: Any, q: Any, base: Any = None, *, axis: int = 0, 
 
 
 def _metric(metric: Any, every: Callable[[], Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """Return the distance of a name, with parameters that follow from all vectors where none are given; a user's
-    function is called pair by pair.
+    """Return the metric of a name, with default parameters computed from `every()`, all vectors; a user's function is
+    called for each pair.
     """
     if callable(metric):
         return lambda u, v: np.stack([metric(a, b, **kwargs) for a, b in zip(u, v)])
@@ -221,7 +219,7 @@ def squareform(X: Array, force: str = "no", checks: bool = True) -> Any:
     return np.concatenate([np.zeros(1), x])[places + places.T]
 
 
-# -- SciPy's Python code: distances of sets by their weights, and between sets
+# -- SciPy's Python code: distances of boolean vectors, and between sets of points
 
 
 def _hausdorff(u: Any, v: Any, rng: Any) -> tuple[Any, int, int]:

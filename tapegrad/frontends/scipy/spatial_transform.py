@@ -1,4 +1,4 @@
-"""scipy.spatial.transform: rotations, whose formulas SciPy has in Python code too, for other arrays than NumPy's."""
+"""scipy.spatial.transform: rotations, by SciPy's Python implementation for arrays other than NumPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scipy.special: its ufuncs are ops of the same names; the others are Python functions."""
+"""scipy.special: its ufuncs are ops of the same names; the other functions are Python code."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tapegrad.rules.registry import AS_WRITTEN, FOREIGN, leave, means, refuse, r
 
 
 def meaning_of(fn: Callable[..., Any], op: Op) -> Callable[..., Any]:
-    """Return the op that a ufunc is, or what brings its arguments to the dtype of SciPy's result first: NumPy's
-    ufunc of that name computes in half precision where SciPy's has none.
+    """Return the op of a ufunc. If it is NumPy's ufunc, its argument is cast to the dtype of SciPy's result first:
+    NumPy computes in half precision, which SciPy's ufunc lacks.
     """
     def meaning(x: Array) -> Any:
         dtype = dtype_of(x)
@@ -31,7 +31,7 @@ def meaning_of(fn: Callable[..., Any], op: Op) -> Callable[..., Any]:
 
 _NO_RULE = "the derivative by it is no function of SciPy's"
 _ELSE = "a central difference inside @tg.rrule"
-# what has a derivative that nothing here computes: why, and the names
+# functions with a derivative that tapegrad does not compute: reason, names
 _REFUSED = {
     _NO_RULE: """zetac pro_cv obl_cv ellip_harm ellip_harm_2 ellip_normal chndtridf nctdtr nctdtridf nctdtrinc nctdtrit
         ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc factorial2 factorialk""",
@@ -59,7 +59,7 @@ for _fn, _op in _UFUNCS.items():
 
 
 def in_parts(fn: Any, op: Op) -> Callable[..., Any]:
-    """Return what a ufunc of several results is: the op, once for each."""
+    """Return the implementation of a ufunc with several results: one call of the op for each."""
     return lambda *x: tuple(op(*map(as_array, x), part=k) for k in range(fn.nout))
 
 
@@ -144,7 +144,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     if b is None and not return_sign:
         return ops.scaled_logsumexp(x, **how)
     factor = 1.0 if b is None else as_array(b)
-    shape = np.broadcast_shapes(shape_of(x), shape_of(factor))  # an axis is one of both together
+    shape = np.broadcast_shapes(shape_of(x), shape_of(factor))  # `axis` counts the axes of the broadcast shape
     x = x if shape_of(x) == shape else ops.broadcast_to(x, shape)
     return ops.signed_logsumexp(x, factor, **how) if return_sign else ops.scaled_logsumexp(x, factor, **how)
 
@@ -152,7 +152,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 @means(sp.multigammaln)
 def multigammaln(a: Array, d: Any) -> Any:
     x, d = as_array(a), static(d)
-    sp.multigammaln(d, d)  # ValueError, in SciPy's words, for what is no dimension
+    sp.multigammaln(d, d)  # ValueError, in SciPy's words, for an invalid dimension
     if not ops.all(ops.greater(x, 0.5 * (d - 1))):
         raise ValueError(f"condition a ({a}) > 0.5 * (d-1) ({0.5 * (d - 1)}) not met")
     return sum(ops.gammaln(x - (j - 1.0) / 2) for j in range(1, d + 1)) + d * (d - 1) * 0.25 * np.log(np.pi)

@@ -1,8 +1,8 @@
 """scipy.stats: densities and distribution functions of every distribution whose formula tapegrad can record.
 
-SciPy's generic methods check arguments and write into arrays; these do the same with ops around the distribution's own
+SciPy's generic methods check arguments and write into arrays. These do the same with ops around the distribution's own
 formula (`_logpdf`, `_cdf` …), which is plain NumPy and runs on traced values. Outside its support a formula is
-evaluated at a point inside, lest what `where` leaves out make the gradient nan.
+evaluated at a point inside: the unused branch of a `where` must have no nan derivative.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from tapegrad.trace.handing import loses
 from tapegrad.trace.interposition import with_names
 from tapegrad.trace.views import peek
 
-# -- distributions of one variable
+# -- univariate distributions
 
 
 def both(*conditions: Any) -> Any:
-    """Join conditions by `and`; those that hold and are not traced go on no tape. True if none is left."""
+    """Return the conjunction of conditions; those that are untraced and true are dropped. True if none is left."""
     return functools.reduce(ops.logical_and,
                             [c for c in conditions if isinstance(c, Traced) or not np.all(c)] or [True])
 
 
 def choose(condition: Any, x: Any, y: Any) -> Any:
-    """Select by `where`; a scalar stays one."""
+    """Return `where(condition, x, y)`; a scalar for scalars."""
     if condition is True:
         return x
     chosen = ops.where(condition, x, y)
@@ -50,7 +50,7 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
 
 
 def strong(x: Array) -> Any:
-    """Return a number as NumPy's, which does not give way to arrays in single precision: SciPy makes arrays of all."""
+    """Return a number as a NumPy scalar, which keeps double precision beside single-precision arrays, as in SciPy."""
     x = as_array(x)
     if np.iscomplexobj(plain(x)):
         raise refused("a distribution of complex numbers", "SciPy compares them by their real parts", "real numbers")
@@ -58,25 +58,25 @@ def strong(x: Array) -> Any:
 
 
 def doubled(x: Array) -> Any:
-    """Return numbers in double precision, in which SciPy's distributions give their results."""
+    """Return numbers in double precision, which SciPy's distributions return."""
     return x if dtype_of(x) in (None, float) else ops.astype(x, dtype=np.dtype(float))
 
 
 def inner(low: Any, high: Any) -> Any:
-    """Return a point inside a support."""
+    """Return a point inside the support (low, high)."""
     low, high = (ops.stop_gradient(doubled(as_array(end))) for end in (low, high))
     left = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2.0, -1.0))
     return ((left + np.where(np.isfinite(high), high, left + 2.0)) / 2.0)[()]
 
 
 def everywhere(low: Any, high: Any) -> bool:
-    """True for a support that is all real numbers, whatever the parameters."""
+    """True if the support is the whole real line for all parameters."""
     return (not isinstance(low, Traced) and not isinstance(high, Traced)
             and bool(np.all(np.isneginf(low) & np.isposinf(high))))
 
 
 def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the variable in standard form, the shape parameters, the scale, and where these and `x` are valid."""
+    """Return the standardised variable, the shape parameters, the scale, and the mask of valid arguments."""
     shapes, loc, scale = dist._parse_args(*args, **kwds)
     at, loc, scale, *shapes = map(strong, (x, loc, scale, *shapes))
     z = at - loc
@@ -86,8 +86,8 @@ def arguments(dist: Any, x: Any, args: Any, kwds: Any) -> tuple[Any, Any, Any, A
 
 
 def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> Any:
-    """Return a distribution's formula; refuse the gradient by a shape parameter at which SciPy changes it for its
-    limit, which says how it depends on all others, and not on this one.
+    """Return a distribution's formula. Refuse the gradient by a shape parameter at a value where SciPy switches to the
+    limit of the formula, which does not depend on that parameter.
     """
     tapes = {id(s._tracer): s._tracer.tape for s in shapes if isinstance(s, Traced)}
     before = {key: len(tape.ops) for key, tape in tapes.items()}
@@ -98,7 +98,7 @@ def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> 
         for shape, limit in (op.args, op.args[::-1]):
             found = next((s for s in shapes if isinstance(s, Traced) and peek(s) is shape), None)
             point = None if found is None else known(limit)
-            # asked of the trace, so that a compiled call at the limit is traced, and refused
+            # recorded and guarded, so that a compiled call at the limit is traced again, and refused
             if point is not None and loses(found) and ops.any(ops.equal(found, point)):
                 raise lost(found, f"SciPy's formula changes where a shape parameter is {point}",
                            "another value of it, close by")
@@ -106,8 +106,8 @@ def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> 
 
 
 def _applied(formula: Callable[..., Any], *xs: Any) -> Any:
-    """Return a formula of numbers; where it writes by a mask into what it has computed, of arrays of one number, as
-    SciPy calls it.
+    """Return a formula of numbers. If it fails because it assigns by a mask, apply it to arrays of one number, as SciPy
+    does.
     """
     try:
         return formula(*xs)
@@ -118,21 +118,21 @@ def _applied(formula: Callable[..., Any], *xs: Any) -> Any:
 
 
 def known(x: Any) -> Any:
-    """Return a plain number, also one that a tape holds; None for what is traced."""
+    """Return a plain number or the value of a tape's constant; None if `x` is traced."""
     x = value_of(x) if isinstance(x, Constant) else x
     return None if isinstance(x, Operation) or np.ndim(x) else x
 
 
 def continuous(name: str, below: float, above: float,
                scaled: Callable[[Any, Any], Any] = lambda y, scale: y) -> Callable[..., Any]:
-    """Return the meaning of a method: its formula inside the support, `below` and `above` on its two sides."""
+    """Return the implementation of a method: its formula inside the support, `below` and `above` outside."""
     def method(self: Any, x: Any, *args: Any, **kwds: Any) -> Any:
         z, shapes, scale, valid = arguments(self, x, args, kwds)
         low, high = self._get_support(*shapes)
         inside, outside = True, below
         if below != above:
             inside, outside = both(ops.less(low, z), ops.less(z, high)), choose(ops.less_equal(high, z), above, below)
-        elif type(self)._support_mask is not ss.rv_continuous._support_mask:  # without its ends, or some of them
+        elif type(self)._support_mask is not ss.rv_continuous._support_mask:  # excludes ends of the support
             inside = both(self._support_mask(z, *shapes))
         elif not everywhere(low, high):
             inside = both(ops.less_equal(low, z), ops.less_equal(z, high))
@@ -142,7 +142,7 @@ def continuous(name: str, below: float, above: float,
 
 
 def discrete(name: str, outside: float) -> Callable[..., Any]:
-    """Return the meaning of a mass function: its formula at the integers of the support, `outside` elsewhere."""
+    """Return the implementation of a mass function: its formula at integers in the support, `outside` elsewhere."""
     def method(self: Any, k: Any, *args: Any, **kwds: Any) -> Any:
         n, shapes, _, valid = arguments(self, k, args, kwds)
         low, high = self._get_support(*shapes)
@@ -153,8 +153,8 @@ def discrete(name: str, outside: float) -> Callable[..., Any]:
 
 
 def quantile(name: str, highest: int) -> Callable[..., Any]:
-    """Return the meaning of an inverse: its formula between 0 and 1, and the ends of the support there;
-    `highest` is where the upper is.
+    """Return the implementation of an inverse: its formula between 0 and 1, the ends of the support there; the upper
+    end is at `highest`.
     """
     def method(self: Any, q: Any, *args: Any, **kwds: Any) -> Any:
         shapes, loc, scale = self._parse_args(*args, **kwds)
@@ -194,8 +194,8 @@ def genextreme_support(self: Any, c: Any) -> Any:  # SciPy makes an array of `c`
 
 
 def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
-    """Return `f` of what is chosen; where nothing is, of what stands at the first chosen place.
-    None if nothing is chosen of something.
+    """Return `f(*xs)` with the arguments outside `chosen` replaced by those at the first chosen position, which lie in
+    its domain. None if no element is chosen.
     """
     shape = np.broadcast_shapes(shape_of(chosen), *map(shape_of, xs))
     if 0 in shape:
@@ -211,7 +211,7 @@ def evaluated(f: Callable[..., Any], chosen: Any, xs: tuple[Any, ...]) -> Any:
 
 def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., Any] | None = None, /, *,
                 fill_value: Any = None, xp: Any = None) -> Any:
-    """Choose between two formulas, as many of SciPy's own do; each is evaluated only where it is chosen."""
+    """Choose between two formulas, as many of SciPy's own do; each is evaluated only for the elements that need it."""
     xs = tuple(map(as_array, args)) if isinstance(args, (tuple, list)) else (as_array(args),)
     yes = evaluated(f1, cond, xs)
     no = fill_value if f2 is None else evaluated(f2, ops.logical_not(cond), xs)
@@ -220,11 +220,11 @@ def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., 
 
 def lazywhere(cond: Any, arrays: Any, f: Callable[..., Any], fillvalue: Any = None,
               f2: Callable[..., Any] | None = None) -> Any:
-    """Choose as `apply_where` does: its name before SciPy 1.16."""
+    """Choose as `apply_where` does, which had this name before SciPy 1.16."""
     return apply_where(cond, arrays, f, f2, fill_value=fillvalue)
 
 
-# not public, and not in the same place in all versions of SciPy
+# private, and in different modules in different versions of SciPy
 if hasattr(ss._continuous_distns, "xpx"):
     register(ss._continuous_distns.xpx.apply_where, apply_where)
 if hasattr(ss._continuous_distns, "_lazywhere"):
@@ -247,15 +247,15 @@ def nbinom_pmf(k: Any, n: Any, p: Array) -> Any:
 
 
 for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_nbinom_pmf", nbinom_pmf)]:
-    if hasattr(_ufuncs, _name):  # compiled formulas, not public: other versions of SciPy may not have them
+    if hasattr(_ufuncs, _name):  # compiled formulas, private: other versions of SciPy may not have them
         register(getattr(_ufuncs, _name), _meaning)
 
 
-# -- powers and their limits
+# -- power transforms and their limits
 
 
 def _with_limits(fn: Any, place: str, *limits: float) -> None:
-    """Refuse the gradient by an exponent where SciPy's code takes a formula for its limit, which has no derivative."""
+    """Refuse the gradient by an exponent at the `limits`, where SciPy's code switches to a constant formula."""
     own, parameters = with_names(fn, {}), signature(fn)
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -303,8 +303,8 @@ def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1
 
 
 def _singular(far: Any, matrix: Any, tiny: Any) -> Any:
-    """Return the logarithm of the density on the subspace of a singular covariance, -inf beside it: its derivatives
-    are those within that subspace.
+    """Return the log density on the subspace of a singular covariance, -inf outside; its derivatives are those within
+    the subspace.
     """
     sizes, vectors = np.linalg.eigh(ops.stop_gradient(matrix))
     inside = np.sqrt(np.sum((far @ vectors[:, sizes <= tiny])**2, axis=-1)) < 1e3 * tiny

@@ -1,4 +1,4 @@
-"""How torch spells the ops, and how its programs are traced: imported once the user has imported torch."""
+"""How torch's functions are written in ops, and how its programs are traced; imported once the user imports torch."""
 
 from tapegrad.frontends.torch import (
     arrange,

@@ -1,6 +1,4 @@
-"""How torch arranges elements anew: flipped, rolled, repeated, joined by other names, split into many;
-and grids of coordinates.
-"""
+"""torch's functions that rearrange elements: flips, rolls, repetitions, joins and splits; and coordinate grids."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.shape import along
 
-# -- one tensor, its elements once each. torch's flip is a copy, where NumPy's is a view
+# -- one tensor, each element once. torch's flip is a copy, NumPy's a view
 
 
 @torch_means("flip", "Tensor.flip")
@@ -63,7 +61,7 @@ def roll(input: Array, shifts: Any, dims: Any = None) -> Any:
     return ops.roll(input, shifts, axis=axes) if axes else ops.roll(input, shifts[0])
 
 
-# -- one tensor, its elements more than once
+# -- one tensor, elements repeated
 
 
 @torch_means("Tensor.repeat")
@@ -139,7 +137,7 @@ torch_means("vstack", "row_stack")(lambda tensors: cat(at_least_2d(tensors), 0))
 torch_means("dstack")(lambda tensors: cat(at_least_3d(tensors), 2))
 torch_means("column_stack")(lambda tensors: cat([x if ndim(x) > 1 else ops.reshape(x, (-1, 1)) for x in tensors], 1))
 
-# -- parts of one
+# -- splitting
 
 
 @torch_means("tensor_split", "Tensor.tensor_split")

@@ -1,5 +1,5 @@
-"""arrays: NumPy's arrays among the arguments of torch's functions, which take hardly any: of an operator with one on
-its right NumPy computes, and others raise.
+"""arrays: NumPy arrays among the arguments of torch's functions. For an operator with an array on its right NumPy
+computes the result; most other functions raise.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _NAMES = {
 }
 _OPERATORS = {fn: ufunc for ufunc, names in _NAMES.items() for name in names.split()
               for fn in (getattr(torch.Tensor, name, None), getattr(torch._C.TensorBase, name, None)) if fn is not None}
-"""What a tensor's operators with an array on their right are, `t += array` too, which makes another tensor."""
+"""The ufuncs of a tensor's operators with an array on the right, also of `t += array`, which makes another tensor."""
 
 
 def beside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a call with arrays gives, NotImplemented where there are none, or torch takes them; raise TypeError
-    where it does not.
+    """Return NumPy's result for an operator with an array; NotImplemented if there are no arrays, or torch takes them.
+    Raise torch's TypeError if torch does not take them.
     """
     if not any(type(plain(x)) is np.ndarray for x in (*args, *kwargs.values())):
         return NotImplemented
     if func in _OPERATORS and len(args) == 2 and not kwargs and not _is_called(func):
-        plain(args[0]).numpy()  # TypeError of a dtype that NumPy has not, or of a tensor on another device
+        plain(args[0]).numpy()  # TypeError for a dtype that NumPy lacks, or a tensor on another device
         return _OPERATORS[func](*args)
     name = func.__name__
     if name != "__getitem__" and (name != "__setitem__" or type(plain(args[2])) is np.ndarray):
@@ -44,7 +44,7 @@ def beside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _is_called(func: Callable[..., Any]) -> bool:
-    """True for a method that the program calls by its name, `t.add(x)`, and no operator."""
+    """True for a method that the program calls by name, `t.add(x)`, not by an operator."""
     frame = program_frame()
     code = frame.f_code
     step = dis.opname[code.co_code[frame.f_lasti]]
@@ -56,7 +56,7 @@ def _is_called(func: Callable[..., Any]) -> bool:
 
 
 def _rehearse(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise the TypeError that torch raises of plain values."""
+    """Raise the TypeError that torch raises for plain values."""
     values = list(map(plain, (*args, *kwargs.values())))
     drawn = random.Drawn(values, kwargs.get("generator"))
     values = [x.detach().clone() if is_tensor(x) else x for x in values]
@@ -65,6 +65,6 @@ def _rehearse(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     except TypeError:
         raise
     except Exception:
-        pass  # of what the call itself will raise
+        pass  # the call itself will raise it
     finally:
         drawn.rewind()

@@ -1,8 +1,8 @@
-"""autocast: calls inside of `torch.autocast` are recorded whole, with the dtypes that it computes in.
+"""autocast: calls inside `torch.autocast` are recorded whole, with the dtypes that torch computes in.
 
-Which functions cast, and what, is torch's own table, below what a tape sees. So a call is one operation, which enters
-that state itself, and its gradient torch's own. What only moves or makes numbers casts nothing, and is recorded as
-ever.
+torch's C++ tables, below the level that a tape sees, decide what is cast. So a call is one operation that enters the
+state of autocast itself, and its gradient is torch's own. Functions that only move or make numbers cast nothing and are
+recorded as usual.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tapegrad.rules.registry import FOREIGN
 from tapegrad.trace.guards import add_surroundings
 from tapegrad.trace.recorder import LISTENERS, Tracer
 
-ENABLED = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on whichever device
+ENABLED = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on any device
 _DEVICES = ("cpu", "cuda")
 _HERE = __name__.rpartition(".")[0]
 _MOVING = frozenset(f"{_HERE}.{name}"
                     for name in ("arrange", "create", "facts", "index", "leaves", "random", "shape", "write"))
 _COMPUTING = frozenset(f"{_HERE}.{name}"
                        for name in ("common", "elementwise", "linalg", "mixed", "reduce", "statistics"))
-AROUND: dict[int, bool] = {}  # by the level of a tracer, while it runs: whether its trace began inside of autocast
+AROUND: dict[int, bool] = {}  # level of a running tracer → whether its trace began inside autocast
 _AS_IT_IS = nullcontext()
 State = tuple[tuple[str, torch.dtype], ...]
 
 
 def state() -> State | None:
-    """Return the devices for which autocast is on, each with its dtype; None where it is off."""
+    """Return the devices for which autocast is on, each with its dtype; None if it is off."""
     if not ENABLED():
         return None
     return tuple([(device, torch.get_autocast_dtype(device)) for device in _DEVICES
@@ -40,7 +40,7 @@ def state() -> State | None:
 
 
 def off() -> AbstractContextManager[Any]:
-    """Return a context in which no device has autocast on."""
+    """Return a context in which autocast is off on all devices."""
     if not ENABLED():
         return _AS_IT_IS
     stack = ExitStack()
@@ -51,7 +51,7 @@ def off() -> AbstractContextManager[Any]:
 
 @functools.cache
 def under(func: Callable[..., Any], now: State) -> Callable[..., Any]:
-    """Return a function that calls another in a state of autocast."""
+    """Return a function that calls `func` in a state of autocast."""
     def run(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as stack:
             for device, dtype in now:
@@ -62,8 +62,8 @@ def under(func: Callable[..., Any], now: State) -> Callable[..., Any]:
 
 
 def casting(tracer: Tracer, func: Callable[..., Any], writes: bool) -> Callable[..., Any] | None:
-    """Return the function to record whole for a call inside of autocast, None where it casts nothing. Raises
-    UnknownFunction where the trace began inside, or where the function calls others.
+    """Return the function to record whole for a call inside autocast; None if it casts nothing. Raises UnknownFunction
+    if the trace began inside autocast, or if the function calls others.
     """
     meaning = FOREIGN.get(func)
     module = "" if meaning is None else getattr(meaning, "__module__", _HERE)
@@ -80,7 +80,7 @@ def casting(tracer: Tracer, func: Callable[..., Any], writes: bool) -> Callable[
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:
-    """Note whether a trace begins inside of autocast; return how to end."""
+    """Note whether a trace begins inside autocast; return a function that ends it."""
     AROUND[tracer.level] = bool(ENABLED())
 
     def end() -> None:
@@ -89,4 +89,4 @@ def listen(tracer: Tracer) -> Callable[[], None]:
 
 
 LISTENERS.append(listen)
-add_surroundings(state)  # what a tape was recorded in, no other state may use
+add_surroundings(state)  # a tape is used only in the state that it was recorded in

@@ -1,4 +1,4 @@
-"""call: what becomes of a call of torch's with traced values, and of those that make tensors while a trace runs."""
+"""call: dispatch of torch's functions with traced arguments, and of those that make tensors while a trace runs."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tapegrad.rules.registry import FOREIGN, STAND_IN, means
 from tapegrad.trace.recorder import LISTENERS, Tracer
 from tapegrad.tree.copies import current, running
 
-# what torch's own parser takes too
+# NumPy's names of arguments, which torch's parser also accepts
 NUMPYS = {"axis": "dim", "keepdims": "keepdim", "a": "input", "x1": "input", "x2": "other"}
-# functions that make a tensor of no tensor: `(tracer, func, *args, **kwargs) -> value`
+# functions without tensor arguments that make a tensor: `(tracer, func, *args, **kwargs) -> value`
 MAKERS: dict[Any, Callable[..., Any]] = {}
 HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
-_SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # what shows a traced value, even after its trace
+_SHOWN = frozenset([torch.Tensor.__repr__, torch.Tensor.__format__])  # work after the trace has ended, too
 
 
 def traced_in(args: Any) -> Iterator[Any]:
-    """Yield the traced values among arguments, in lists, tuples and dicts too."""
+    """Yield the traced values among arguments, also in lists, tuples, dicts and sparse tensors."""
     for arg in args:
         if isinstance(arg, Traced):
             yield arg
@@ -49,7 +49,7 @@ def traced_in(args: Any) -> Iterator[Any]:
 
 @means("torch")
 def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call what a function of torch means for traced values."""
+    """Call the implementation of a function of torch for traced values."""
     tracer = tracer_of(traced_in((args, kwargs)))
     if tracer is None:
         return func(*args, **kwargs)
@@ -70,8 +70,8 @@ _HERE = ("tapegrad.frontends.torch.call", "tapegrad.frontends.torch.proxy", "tap
 
 
 def is_of_program(frame: Any) -> bool:
-    """True for a call of the program's own; what an op, or a trace around this one, computes with is no part of
-    what it does under no_grad.
+    """True if the program makes a call. Calls by an op's implementation, or by a trace around this one, ignore the
+    program's no_grad.
     """
     while frame is not None and frame.f_globals.get("__name__") in _HERE:
         frame = frame.f_back
@@ -79,14 +79,14 @@ def is_of_program(frame: Any) -> bool:
 
 
 def caller(frame: Any) -> Any:
-    """Return the frame that has called a function of torch's, from the one that asked the mode: those written in Python
-    ask by a function of their own.
+    """Return the frame that called a function of torch's, given the frame that called the mode: functions written in
+    Python call the mode by a helper.
     """
     return frame.f_back.f_back if frame.f_globals.get("__name__") == "torch.overrides" else frame
 
 
 def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the meaning of a function, or record it as one operation of torch's own."""
+    """Call the implementation of a function, or record the function as one operation."""
     for _ in sparse.sparse_in((args, kwargs)):
         return sparse.call(tracer, func, args, {NUMPYS.get(key, key): value for key, value in kwargs.items()
                                                 if key != "out" or value is not None})
@@ -116,15 +116,13 @@ def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 
 def make(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record a tensor that the program makes."""
+    """Record a function that makes a tensor for the program."""
     y = MAKERS[func](tracer, func, *args, **kwargs)
     return marked(y) if kwargs.get("requires_grad") else y
 
 
 def refuse_hooks(hooks: tuple[Any, Any]) -> None:
-    """Raise UnknownFunction for hooks that may change what the gradient is computed from; torch's own
-    move it, and give it back.
-    """
+    """Raise UnknownFunction for hooks that may change saved tensors; torch's own hooks only move and return them."""
     if not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks):
         raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes what the gradient is computed from, on "
                               "torch's own tape alone",
@@ -133,22 +131,20 @@ def refuse_hooks(hooks: tuple[Any, Any]) -> None:
 
 @means("by_mode")
 def by_mode(y: Array, frame: Any = None) -> Any:
-    """Return what the program has computed without `call`, in a frame of its own if one is given: under
-    torch.no_grad, constants.
-    """
+    """Return a result of the program's, as a constant under torch.no_grad, if `frame` (when given) is the program's."""
     return y if torch.is_grad_enabled() or not is_of_program(frame) else constant(y)
 
 
 def constant(y: Any) -> Any:
-    """Return what was computed under torch.no_grad: no gradient flows through it."""
+    """Return a value computed under torch.no_grad: no gradient flows through it."""
     if type(y) in (tuple, list):
         return type(y)(map(constant, y))
     return ops.stop_gradient(y) if isinstance(y, Traced) else sparse.detach(y) if type(y) is sparse.SparseProxy else y
 
 
 def led(x: Any) -> Any:
-    """Return arguments with the traced tensors for those of which the trace has some, by whatever way they were
-    reached: out of a library's object, too.
+    """Return arguments with tensors replaced by their proxies in this trace, whichever way the program reached them,
+    also through a library's object.
     """
     if type(x) in (tuple, list):
         parts = list(map(led, x))
@@ -159,7 +155,7 @@ def led(x: Any) -> Any:
 
 
 class Listening(TorchFunctionMode):  # type: ignore[misc]
-    """Hears every call of torch's in a thread while a trace runs there."""
+    """A mode that intercepts torch's calls in a thread while a trace runs there."""
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
@@ -169,7 +165,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
                            kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if not (running.tracers and running.tracers[-1] is self.tracer and is_of_program(caller(sys._getframe(1)))):
-            return func(*args, **kwargs)  # what an op computes with is no program of the user's
+            return func(*args, **kwargs)  # a call by an op's implementation is not the program's
         if any(tracer.copies for tracer in running.tracers):
             args, kwargs = led((args, kwargs))
         for _ in traced_in((args, kwargs)):
@@ -179,7 +175,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
         return self.unfollowed(func, args, kwargs)
 
     def unfollowed(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of nothing traced; if it draws random numbers, it is recorded after all."""
+        """Call a function of plain values; if it draws random numbers, record it instead."""
         if func.__name__ == "__get__":
             return func(*args, **kwargs)
         drawn = random.Drawn((*args, *kwargs.values()), kwargs.get("generator"))
@@ -196,8 +192,8 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:
-    """Begin to hear torch's calls; return how to end it. What the caller said of gradients is no part of the program:
-    `grad` needs no enable_grad.
+    """Begin to intercept torch's calls; return a function that ends it. Gradients are enabled inside, so `grad` works
+    under the caller's no_grad.
     """
     mode, enabled = Listening(tracer), torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)

@@ -1,8 +1,8 @@
-"""Collectives of torch.distributed: each an operation of the tape, whose gradient is its transpose.
+"""Collectives of torch.distributed: each is an operation of the tape, whose gradient is its transpose.
 
-Each rank differentiates what it returns; the gradient is that of the sum over all ranks, as in torch.distributed.nn.
-They are calls of a user's functions, so that no pass drops, merges or moves one: the other ranks wait for it. All of
-them call them on whole tensors, along the first axis; what writes to a tensor is a write of the result.
+Each rank differentiates its own result; the gradient is that of the sum over all ranks, as in torch.distributed.nn. The
+ops are treated like the user's functions: no pass drops, merges or moves a call, because the other ranks wait for it.
+They work on whole tensors along the first axis; torch's functions that write to a tensor write the op's result.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ SUM, AVG = dist.ReduceOp.SUM, dist.ReduceOp.AVG
 
 
 class Collective(Op):
-    """An operation that is linear in its tensor, with its transpose, of which the other ranks wait for each call. So
-    the transpose is called of zeros too, on a rank that does not use the result: those of `absent`.
+    """An op that is linear in its tensor, with its transpose. Other ranks wait for each call, so a rank that does not
+    use the result calls the transpose too, on the zeros of `absent`.
     """
 
     exchanges = True
 
     @staticmethod
     def absent(y: Any) -> Any:
-        """Return zeros as the cotangent of a value."""
+        """Return zeros as the cotangent of an unused value."""
         return nothing(y)
 
     def __init__(self, fn: Callable[..., Any], transpose: Callable[..., Any]) -> None:
@@ -45,7 +45,7 @@ class Collective(Op):
                 raise refused(f"torch.distributed.{fn.__name__} of a {type(x).__name__}", "it takes tensors",
                               "torch.from_numpy(x); tg.distributed.value_and_grad, for NumPy programs")
             running.exchanged += 1
-            tracers, running.tracers = running.tracers, []  # what torch calls is no call of the program's
+            tracers, running.tracers = running.tracers, []  # calls inside torch are not the program's
             try:
                 with torch.no_grad():
                     return fn(x.detach(), **options)
@@ -55,20 +55,20 @@ class Collective(Op):
         super().__init__(fn.__name__, run, direct(lambda dy, _y, _x, **options: transpose(dy, **options)),
                          spec=opaque("it depends on the number of ranks"), memory=FRESH, tangent=LINEAR,
                          batch=False, torch=run)
-        self.__doc__, self.__wrapped__ = fn.__doc__, fn  # a function of somebody else's for all passes
+        self.__doc__, self.__wrapped__ = fn.__doc__, fn  # passes treat it like a foreign function
 
 
 def _zeros(y: Any) -> Any:
     return torch.zeros_like(y, dtype=y.dtype if y.is_floating_point() or y.is_complex() else torch.get_default_dtype())
 
 
-# linear, not constant: gradients of gradients call the transpose of what is made of these zeros
+# linear, not constant: gradients of gradients call the transposes of collectives that use these zeros
 nothing = of_frontend(Op("nothing", _zeros, direct(lambda dy, _y, _x: nothing(dy)), spec=opaque("it is for tensors"),
                          memory=FRESH, tangent=LINEAR, batch=False, torch=_zeros))
 
 
 def _linear(transpose: Callable[..., Any]) -> Callable[[Callable[..., Any]], Op]:
-    """Make an operation of a function, which is linear in its tensor."""
+    """Return a decorator that makes an op of a function that is linear in its tensor."""
     return lambda fn: of_frontend(Collective(fn, transpose))
 
 
@@ -81,7 +81,7 @@ def all_reduce(x: Any, *, group: Any, mean: bool) -> Any:
 
 @_linear(lambda dy, group: reduce_scatter(dy, group=group, mean=False))
 def all_gather(x: Any, *, group: Any) -> Any:
-    """Return the tensors of all ranks, one after the other along the first axis."""
+    """Return the tensors of all ranks, concatenated along the first axis."""
     count = dist.get_world_size(group)
     y = x.new_empty((count * x.shape[0], *x.shape[1:]))
     dist.all_gather(list(y.chunk(count)), x.contiguous(), group)
@@ -90,7 +90,7 @@ def all_gather(x: Any, *, group: Any) -> Any:
 
 @_linear(lambda dy, group, mean: over(all_gather(dy, group=group), group, mean))
 def reduce_scatter(x: Any, *, group: Any, mean: bool) -> Any:
-    """Return this rank's part, along the first axis, of the sum of the tensors of all ranks."""
+    """Return this rank's part, along the first axis, of the sum of all ranks' tensors."""
     count = dist.get_world_size(group)
     y = x.new_empty((x.shape[0] // count, *x.shape[1:]))
     dist.reduce_scatter(y, [part.contiguous() for part in x.chunk(count)], SUM, group)
@@ -98,7 +98,7 @@ def reduce_scatter(x: Any, *, group: Any, mean: bool) -> Any:
 
 
 def over(x: Any, group: Any, mean: bool) -> Any:
-    """Return a sum over ranks, or their mean."""
+    """Return a sum over ranks, divided by their number if `mean`."""
     return x / dist.get_world_size(group) if mean else x
 
 
@@ -111,7 +111,7 @@ def broadcast(x: Any, *, group: Any, src: int) -> Any:
 
 @_linear(lambda dy, group, dst: broadcast(dy, group=group, src=dst))
 def sum_on(x: Any, *, group: Any, dst: int) -> Any:
-    """Return the sum of the tensors of all ranks on one rank, zeros on the others."""
+    """Return the sum of all ranks' tensors on rank `dst`, zeros on the others."""
     y = x.contiguous().clone()
     dist.reduce(y, dst, SUM, group)
     return y if dist.get_rank() == dst else torch.zeros_like(y)
@@ -119,29 +119,29 @@ def sum_on(x: Any, *, group: Any, dst: int) -> Any:
 
 @_linear(lambda dy, group: all_to_all(dy, group=group))
 def all_to_all(x: Any, *, group: Any) -> Any:
-    """Return the parts for this rank, along the first axis, of the tensors of all ranks, in their order."""
+    """Return this rank's parts, along the first axis, of all ranks' tensors, in the order of ranks."""
     y = torch.empty_like(x)
     dist.all_to_all_single(y, x.contiguous(), group=group)
     return y
 
 
-# -- torch.distributed: results are written into tensors
+# -- torch.distributed's functions, which write results into tensors
 
 
 class Done:
-    """Stands for the handle of a call that is awaited at once."""
+    """The handle of an asynchronous call that has completed."""
 
     def wait(self, timeout: Any = None) -> bool:
-        """Return that the call has ended."""
+        """Return True: the call has completed."""
         return True
 
     def is_completed(self) -> bool:
-        """Return that the call has ended."""
+        """Return True: the call has completed."""
         return True
 
 
 def is_mean(name: str, op: Any) -> bool:
-    """Return whether a reduction is the mean; raise UnknownFunction for one that is no sum either."""
+    """Return whether a reduction is the mean; raise UnknownFunction unless it is a mean or a sum."""
     if op in (SUM, AVG, "sum", "avg"):
         return op in (AVG, "avg")
     raise refused(f"torch.distributed.{name} with op={op}", "it is not linear, and torch has no gradient of it either",
@@ -174,7 +174,7 @@ def _broadcast(tensor: Array, src: int | None = None, group: Any = None, async_o
 @means(dist.reduce)
 def _reduce(tensor: Array, dst: int | None = None, op: Any = SUM, group: Any = None, async_op: bool = False,
             group_dst: int | None = None) -> Any:
-    """The tensors of other ranks are left as they are: torch leaves there what it likes."""
+    """Reduce to rank `dst`. Other ranks' tensors stay as they are; torch leaves their content undefined."""
     at = _global(dst, group, group_dst)
     y = over(sum_on(tensor, group=group, dst=at), group, is_mean("reduce", op))
     return _written(tensor, y if dist.get_rank() == at else tensor, async_op)
@@ -226,7 +226,7 @@ refuse(*_OTHERS, why="what one rank sends is on no other rank's tape",
 
 
 def untraced(_tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a collective of nothing traced, which is on no tape: such a path is traced in each call."""
+    """Call a collective of plain tensors and note that no replay repeats it: such a path is traced in each call."""
     unrepeatable(f"it calls torch.distributed.{fn.__name__} of what its arguments do not decide, for which other "
                  "processes wait", "make the tensor inside the function, or pass it as an argument")
     return fn(*args, **kwargs)

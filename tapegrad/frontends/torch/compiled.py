@@ -1,5 +1,5 @@
-"""What torch.compile made runs as it was written while a trace runs: compiled code would see proxies,
-and lose their gradient.
+"""Functions compiled by torch.compile run uncompiled while a trace runs: compiled code would see proxies and lose their
+gradient.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tapegrad.trace.recorder import LISTENERS, Tracer
 
 
 class Eager:
-    """Counts the traces that run, and turns torch's compiler off when the first begins, on when the last ends."""
+    """Counts the running traces; turns torch's compiler off when the first begins, and on when the last ends."""
 
     def __init__(self) -> None:
         self.lock, self.depth, self.stance = threading.Lock(), 0, None
 
     def begin(self, tracer: Tracer) -> Callable[[], None]:
-        """Begin a trace, if anything has been compiled; return how to end it."""
+        """Begin a trace, if torch's compiler has been imported; return a function that ends it."""
         compiler = sys.modules.get("torch._dynamo.eval_frame")
         if compiler is None or not hasattr(compiler, "_set_stance"):
             return _nothing
@@ -39,7 +39,7 @@ class Eager:
 
 
 def _nothing() -> None:
-    """End nothing."""
+    """Do nothing."""
 
 
 LISTENERS.append(Eager().begin)

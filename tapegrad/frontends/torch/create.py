@@ -1,5 +1,5 @@
-"""Tensors made while a trace runs: what torch.zeros and its kin give belongs to the trace, and may be
-written to with traced values.
+"""Tensors made while a trace runs: the results of torch.zeros and its kin belong to the trace, and may be written to
+with traced values.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from tapegrad.trace.guards import DEFAULTS, number_type
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
-_NOTHING = ("out", "requires_grad", "pin_memory", "memory_format", "layout", "names")  # of no meaning on a tape
+_NOTHING = ("out", "requires_grad", "pin_memory", "memory_format", "layout", "names")  # not recorded
 _ops: dict[Any, Op] = {}
 
 
 def maker_op(func: Callable[..., Any]) -> Op:
-    """Return the op of a function that makes a tensor of its parameters; a replay makes it
-    on the device of its inputs.
+    """Return the op of a function that makes a tensor from parameters; a replay makes it on the device of its inputs.
     """
     if func not in _ops:
         def run(*args: Any, device: Any = None, **kwargs: Any) -> Any:
@@ -56,8 +55,8 @@ def made(tracer: Tracer, func: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 def plain_number(x: Any) -> Any:
-    """Return what a maker is told as plain numbers; a traced number that is no integer raises where a gradient flows
-    through it, since torch has no gradient by it.
+    """Return a maker's argument as plain numbers; a traced real or complex number raises if a gradient flows through
+    it, because torch has no gradient by it.
     """
     if isinstance(x, (torch.Size, str)):
         return x
@@ -69,22 +68,22 @@ for _name in ["zeros", "ones", "eye", "arange", "linspace", "logspace", "hann_wi
               "triu_indices"]:
     for _fn in found(_name):
         MAKERS[_fn] = made
-        maker_op(_fn)  # so that a file that names it can be read
+        maker_op(_fn)  # so that a saved tape that names it can be loaded
 maker_op(torch.full)
 MAKERS[torch.full] = lambda tracer, func, size, fill_value, **kwargs: full(tracer, size, fill_value, **kwargs)
-# what is not written is 0 on every run
+# zeros instead of undefined values, so that every run gives the same
 MAKERS[torch.empty] = lambda tracer, func, *args, **kwargs: made(tracer, torch.zeros, *args, **kwargs)
 
 
 def full(tracer: Tracer, size: Any, fill_value: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
-    """Record a tensor full of a number, or of a tensor without axes, which may be traced."""
+    """Record a tensor filled with a number or a 0-d tensor, which may be traced."""
     if not isinstance(fill_value, Traced):
         return made(tracer, torch.full, size, fill_value, dtype=dtype, **kwargs)
     return _filled(made(tracer, torch.zeros, size, dtype=dtype or result_type(fill_value), **kwargs), fill_value)
 
 
 def copied(tracer: Tracer, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return a tensor that the program makes of plain numbers as a constant that may be written to."""
+    """Return a tensor that the program makes from plain numbers, as a constant that may be written to."""
     val = func(*args, **kwargs)
     return tracer.proxy(tracer.constant(id(val), val, val.detach()), val.detach(), tracer) if is_tensor(val) else val
 
@@ -141,7 +140,7 @@ torch_means("Tensor.new_full")(
 
 @torch_means("Tensor.new")
 def new(x: Array, *args: Any, **kwargs: Any) -> Any:
-    """Return a tensor of a size; torch takes a torch.Size for one, and any other sequence for numbers."""
+    """Return a tensor of a size, given as integers or a torch.Size; torch takes any other sequence for numbers."""
     if all(isinstance(plain(part), (int, torch.Size)) for part in args):
         return _new(torch.zeros)(x, *(args or (0,)), **kwargs)
     return whole("Tensor.new", x, *args, **kwargs)
@@ -149,7 +148,7 @@ def new(x: Array, *args: Any, **kwargs: Any) -> Any:
 
 @torch_means("tensor")
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    """Return a tensor of traced numbers; as in torch no gradient flows through a tensor."""
+    """Return a tensor of traced numbers; as in torch no gradient flows to a tensor."""
     if is_tensor(plain(data)):
         return ops.stop_gradient(ops.copy(data if dtype is None else brought(data, dtype)))
     return as_tensor_(data, dtype=dtype, device=device, copy=True)
@@ -165,9 +164,7 @@ def new_tensor(x: Any, data: Any, *, dtype: Any = None, device: Any = None, **_:
 
 @torch_means("asarray", "as_tensor")
 def as_tensor_(data: Any, dtype: Any = None, device: Any = None, *, copy: Any = None, **_: Any) -> Any:
-    """Return traced numbers, in nested lists, or a traced array as a tensor; no gradient flows
-    through tensors in lists.
-    """
+    """Return traced numbers, in nested lists, or a traced array as a tensor; no gradient flows to tensors in lists."""
     found = plain(data)
     if is_tensor(found):
         y = data if dtype is None else brought(data, dtype)
@@ -190,7 +187,7 @@ def as_tensor_(data: Any, dtype: Any = None, device: Any = None, *, copy: Any = 
 
 
 def _common(parts: list[Any]) -> torch.dtype:
-    """Return the dtype of a tensor of numbers: those of NumPy's have their own there."""
+    """Return the dtype of a tensor made of numbers; NumPy numbers keep their own dtypes in the promotion."""
     kinds = [torch_dtype(dtype_of(plain(x))) if isinstance(plain(x), (np.generic, np.ndarray)) else result_type(x)
              for x in parts]
     for x in parts:

@@ -1,8 +1,7 @@
-"""dtensor: what stands for a DTensor of torch's, of which each process has a part, in a traced program.
+"""dtensor: the proxy of torch's DTensor, of which each process has a part.
 
-A function of torch of one is recorded whole, and DTensor's own autograd is its gradient: it decides what is computed
-where, and what is sent. A function that computes with DTensors is traced in each call: other processes wait for what it
-sends.
+A function of DTensors is recorded whole, and DTensor's own autograd is its gradient: DTensor decides what is computed
+and sent. A function that computes with DTensors is traced in each call, because other processes wait for its messages.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from tapegrad.rules.registry import FOREIGN, means, refused
 from tapegrad.trace.recorder import Tracer
 
 SPREAD.add(DTensor)
-_ASKED = (facts.__name__, leaves.__name__)  # where the functions mean what they mean of other tensors
+_ASKED = (facts.__name__, leaves.__name__)  # modules whose implementations hold for DTensors too
 
 
 class DTensorProxy(proxy.TensorProxy):
-    """A traced DTensor, which tells how it lies."""
+    """A traced DTensor, which exposes its mesh and placements."""
 
     __class__ = property(lambda self: DTensor)  # type: ignore[assignment]
     _spec = property(lambda self: plain(self)._spec)
@@ -35,7 +34,7 @@ class DTensorProxy(proxy.TensorProxy):
     to_local, full_tensor = DTensor.to_local, DTensor.full_tensor
 
     def redistribute(self, *args: Any, async_op: bool = False, **kwargs: Any) -> Any:
-        """Return it placed otherwise, at once."""
+        """Return the tensor with other placements, synchronously."""
         return DTensor.redistribute(self, *args, **kwargs)
 
 

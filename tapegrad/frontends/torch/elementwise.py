@@ -1,9 +1,9 @@
-"""torch's elementwise functions: arithmetic, powers, exponentials, special functions, rounding,
-comparison, selection, dtypes.
+"""torch's elementwise functions: arithmetic, powers, exponentials, special functions, rounding, comparison, selection,
+dtypes.
 
-A table's line is one op and torch's names of it. Each argument is first brought to the dtype of torch's promotion;
-where that is of a kind for which the op does not mean the same (`kinds`), the call is recorded whole, or raises in
-torch's own words.
+Each line of a table has one op and torch's names for it. The arguments are first cast to the dtype of torch's
+promotion. If the op does not compute the same for its kind (`kinds`), the call is recorded whole, or raises torch's
+error.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tapegrad.rules.op import Op, Traced
 
 
 def spellings(names: str) -> list[str]:
-    """Return the names of functions and of methods: `add` stands for `torch.add` and `Tensor.add`, `special.erf` and
-    `Tensor.t` for themselves.
+    """Return the dotted names of functions and methods: `add` stands for `torch.add` and `Tensor.add`, while dotted
+    names such as `special.erf` and `Tensor.t` stand for themselves.
     """
     return [spelled for name in names.split() for spelled in ([name] if "." in name else [name, f"Tensor.{name}"])]
 
 
 def unary(op: Callable[..., Any], names: str, kinds: str = "fc", floating: bool = True) -> None:
-    """Say that functions of one tensor mean an op; `floating` ones make integers real."""
+    """Register an op for functions of one tensor; `floating` ones convert integers to floating-point numbers."""
     spelled = spellings(names)
 
     def meaning(input: Array) -> Any:
@@ -58,7 +58,7 @@ def unary(op: Callable[..., Any], names: str, kinds: str = "fc", floating: bool 
 
 def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool = False,
            numbers: bool = True) -> Callable[..., Any]:
-    """Say that functions of two arguments, tensors both unless `numbers` may be among them, mean an op."""
+    """Register an op for functions of two arguments; both are tensors, or with `numbers` one may be a number."""
     spelled = spellings(names)
 
     def meaning(input: Array, other: Any) -> Any:
@@ -70,7 +70,7 @@ def binary(op: Callable[..., Any], names: str, kinds: str = "if", floating: bool
 
 
 def reflected(name: str, of: str) -> None:
-    """Say that an operator of Python's is torch's function with its arguments exchanged."""
+    """Register a reflected operator of Python as torch's function with its arguments swapped."""
     torch_means(f"Tensor.{name}")(lambda self, other: MEANINGS[of](other, self))
 
 
@@ -78,7 +78,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {}
 
 
 def also(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a reflected operator find a meaning by its name."""
+    """Store the decorated implementation under a name, for a reflected operator."""
     def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
         MEANINGS[name] = meaning
         return meaning
@@ -86,8 +86,8 @@ def also(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def by_numpy(name: str, ufunc: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """Register what an operator of Python's means: of a tensor and an array, what NumPy makes of them, since torch
-    takes none there.
+    """Register the decorated implementation of an operator, for a tensor and an array NumPy's ufunc: torch does not
+    take an array there.
     """
     def decorate(meaning: Any) -> Any:
         torch_means(name)(lambda self, other: (ufunc if isinstance(plain(other), np.ndarray) else meaning)(self, other))
@@ -99,7 +99,7 @@ def by_numpy(name: str, ufunc: Callable[[Any, Any], Any]) -> Callable[[Any], Any
 
 
 def _sum(op: Op, name: str, kinds: str) -> Callable[..., Any]:
-    """Return `input + alpha * other`, or the difference."""
+    """Return the implementation of `input + alpha * other`, or of the difference."""
     def meaning(input: Array, other: Array, *, alpha: Any = 1) -> Any:
         plainly = type(alpha) is int and alpha == 1
         xs = settled((input, other), kinds if plainly else "fc")
@@ -134,7 +134,7 @@ torch_means("Tensor.__rdiv__", "Tensor.__rtruediv__")(
 
 
 def _whole_numbers(op: Op, name: str, *names: str) -> Callable[..., Any]:
-    """Return the meaning of a division of real numbers; torch raises where an integer is divided by 0."""
+    """Register a division of real numbers; torch raises if an integer is divided by 0, so integers stay torch's."""
     @also(name)
     @torch_means(name, f"Tensor.{name}", *names)
     def meaning(input: Array, other: Array) -> Any:
@@ -187,7 +187,7 @@ def lerp(input: Array, end: Any, weight: Array) -> Any:
         return whole("lerp", input, end, weight)
     part, way = brought(weight, plain(input).dtype), ops.subtract(end, input)
     below = ops.add(input, ops.multiply(way, part))
-    above = ops.subtract(end, ops.multiply(way, 1 - part))  # so that both ends are exact
+    above = ops.subtract(end, ops.multiply(way, 1 - part))  # from the nearer end, so that both ends are exact
     return (ops.where(ops.less(part, 0.5), below, above) if isinstance(part, Traced) or is_tensor(part) else below
             if part < 0.5 else above)
 
@@ -234,7 +234,7 @@ binary(ops.logaddexp2, "logaddexp2", "f", numbers=False)
 binary(ops.atan2, "atan2 arctan2", "f", floating=True, numbers=False)
 binary(ops.hypot, "hypot", "f", numbers=False)
 
-# -- functions of real numbers alone
+# -- functions of real numbers
 
 for _op, _names in {
     ops.expit: "sigmoid special.expit", ops.sinc: "sinc special.sinc", ops.deg2rad: "deg2rad", ops.rad2deg: "rad2deg",
@@ -254,13 +254,13 @@ unary(ops.i1, "special.modified_bessel_i1", "f")
 
 for _op, _names in {ops.xlogy: "xlogy special.xlogy", ops.xlog1py: "special.xlog1py", ops.zeta: "special.zeta",
                     ops.gammainc: "igamma special.gammainc", ops.gammaincc: "igammac special.gammaincc"}.items():
-    binary(_op, _names, "f", floating=True, numbers=False)  # to these ops a number is no weaker than a tensor
+    binary(_op, _names, "f", floating=True, numbers=False)  # these ops do not let a number give way to a tensor
 
 
 @torch_means("logit", "Tensor.logit", "special.logit")
 def logit(input: Array, eps: Any = None) -> Any:
     xs = settled((input,), "f", floating=True)
-    if xs is None or (eps is not None and eps > 0.5):  # above the middle torch has bounds of its own
+    if xs is None or (eps is not None and eps > 0.5):  # torch clamps differently above 0.5
         return whole("logit", input, eps)
     return ops.logit(xs[0] if eps is None else clamp(xs[0], eps, 1 - eps))
 
@@ -281,7 +281,7 @@ torch_means("Tensor.polygamma")(lambda input, n: polygamma(n, input))
 
 def sign(x: Array) -> Any:
     y = ops.sign(x)
-    return ops.where(ops.isnan(x), 0.0, y) if kind_of(plain(x).dtype) == "f" else y  # torch's of nan is 0
+    return ops.where(ops.isnan(x), 0.0, y) if kind_of(plain(x).dtype) == "f" else y  # in torch the sign of nan is 0
 
 
 def _rounded(op: Op, names: str) -> None:
@@ -305,14 +305,14 @@ def round(input: Any, *, decimals: int = 0) -> Any:
     return ops.round(xs[0], decimals=decimals) if decimals else ops.rint(xs[0])
 
 
-# torch's copysign does not turn at 0, where it has no derivative: |a| has none there either
+# at 0 torch's copysign has derivative 0, as |a| has here
 binary(lambda a, b: ops.multiply(ops.abs(a), ops.copysign(1.0, b)), "copysign", "f", floating=True, numbers=False)
 
 
 @torch_means("heaviside", "Tensor.heaviside")
 def heaviside(input: Array, values: Array) -> Any:
     xs = settled((input, values), "f") if one_dtype_of(input, values) else None
-    # of nan 0
+    # torch returns 0 for nan
     return whole("heaviside", input, values) if xs is None else ops.where(ops.isnan(input), 0.0, ops.heaviside(*xs))
 
 
@@ -348,7 +348,7 @@ def imag(input: Array) -> Any:
     return ops.imag(input) if plain(input).is_complex() else whole("imag", input)
 
 
-unary(ops.angle, "angle", "c")  # that of a real -0.0 is 0 in torch
+unary(ops.angle, "angle", "c")  # real tensors are recorded whole: torch's angle of -0.0 is 0
 
 # -- comparison, logic and bits
 
@@ -371,8 +371,8 @@ for _op in (ops.isnan, ops.isinf, ops.isfinite):
 unary(lambda x: ops.equal(x, math.inf), "isposinf", "f", floating=False)
 unary(lambda x: ops.equal(x, -math.inf), "isneginf", "f", floating=False)
 
-# -- selection, with torch's gradients: those of maximum share equally among ties, fmax gives all to the first,
-# clamp to what it lets through
+# -- selection, with torch's gradients: ties of maximum share it equally, fmax gives all to the first, and clamp passes
+# it where the input is within the bounds
 
 maximum = binary(ops.maximum, "maximum", "bif", numbers=False)
 minimum = binary(ops.minimum, "minimum", "bif", numbers=False)
@@ -429,7 +429,7 @@ def masked_fill(input: Array, mask: Array, value: Array) -> Any:
     return ops.where(mask, brought(value, dtype), input)
 
 
-# -- dtypes and copies: the same dtype is the tensor itself
+# -- dtypes and copies: a cast to the same dtype returns the tensor itself
 
 
 def _cast(dtype: torch.dtype, name: str) -> None:

@@ -1,5 +1,5 @@
-"""What a program asks of a tensor besides its numbers, and where its numbers become plain ones: the tape guards
-what steered the program.
+"""Queries of a tensor's properties other than its numbers, and conversions to plain numbers: the tape guards every
+answer on which the program may depend.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tapegrad.trace.observers import written
 
 
 def asked(func: Any, of_memory: bool = False) -> Callable[..., Any]:
-    """Return the meaning of a function that tells a static fact: its answer for the real values, which holds
-    for their shapes and dtypes, and if it is one `of_memory` while the inputs lie as they do.
+    """Return the implementation of a query: torch's answer for the plain values, with shapes and dtypes guarded, and
+    for one `of_memory` the inputs' memory layout too.
     """
     def ask(*args: Any, **kwargs: Any) -> Any:
         for x in args:
@@ -43,7 +43,7 @@ def _steering(x: Any) -> Any:
     return operator.index(x) if isinstance(plain(x), int) else plain(x)
 
 
-# What a tensor, or a function of torch, tells of its shape, its dtype, its device: nothing of its numbers.
+# Queries of the shape, the dtype and the device, by tensor methods and by functions of torch.
 _OF_TENSORS = """
     shape dtype device ndim layout is_cuda is_cpu is_meta is_mps is_xpu is_sparse is_sparse_csr is_quantized is_nested
     is_mkldnn itemsize nbytes names
@@ -61,11 +61,11 @@ for _name in [*(f"Tensor.{name}" for name in _OF_TENSORS.split()), *_OF_TORCH.sp
         FACTS.add(_fn)
 
 
-# -- where a tensor becomes a plain number
+# -- conversions of a tensor to a plain number
 
 
 def steered(fact: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the meaning of a conversion that steers the program: the plain value, guarded."""
+    """Return the implementation of a conversion by which the program may branch: the plain value, guarded."""
     def steer(x: Any) -> Any:
         value = read(x._val)
         x._tracer.guard(views.peek(x), fact, value)
@@ -84,7 +84,7 @@ def _number(name: str, kind: Callable[[Any], Any]) -> None:
         if x._tracer.independent(views.peek(x)):
             return kind(x._val.item())
         if not (x._val.is_floating_point() or x._val.is_complex()):
-            return kind(to_int(x))  # has no gradient to lose
+            return kind(to_int(x))  # an integer has no gradient
         if not loses(x):
             return steered(kind.__name__, kind)(x)
         raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of "
@@ -100,8 +100,8 @@ _number("__complex__", complex)
 
 @torch_means("Tensor.item")
 def item(x: Array) -> Any:
-    """Return a number that the tape knows, to be shown and compared: what computes by it has no gradient, as in torch,
-    and is refused.
+    """Return a number that is recorded, to be shown and compared. As in torch no gradient flows through it; a result
+    that depends on it is refused.
     """
     return plainly(ops.item(x), name="item")
 
@@ -111,7 +111,7 @@ def to_list(x: Any) -> Any:
     return item(x) if not plain(x).ndim else [to_list(part) for part in x.unbind()]
 
 
-# -- text: shows the value, and goes on no tape
+# -- text: shows the value, and is not recorded
 
 
 @torch_means("Tensor.__repr__")
@@ -123,7 +123,7 @@ def text(x: Any, *, tensor_contents: Any = None) -> str:
 
 
 def _is_program(frame: FrameType | None) -> bool:
-    """Return whether the program asks torch for a text: before torch's own frame there is none of tapegrad's."""
+    """Return whether the program asks for a text: no tapegrad frame stands directly before torch's own frames."""
     for there in (True, False):
         while frame is not None and (frame.f_code.co_filename in INTERNAL if there
                                      else frame.f_globals.get("__name__", "").startswith("torch.")):
@@ -142,7 +142,7 @@ def iterated(x: Any) -> Any:
     return iter(x.unbind(0))
 
 
-# -- what belongs to torch's own tape
+# -- attributes of torch's own tape
 
 torch_means("Tensor.detach", "detach")(ops.stop_gradient)
 torch_means("Tensor.data")(lambda x: plainly(x, name="data"))

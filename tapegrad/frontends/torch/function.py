@@ -1,4 +1,4 @@
-"""torch.autograd.Function: the user's own forward and backward, recorded as one operation."""
+"""torch.autograd.Function: the user's forward and backward, recorded as one operation; control flow of torch's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tapegrad.trace.checkpoint import recorded
 
 @functools.cache
 def whole(cls: Any) -> Callable[..., Any]:
-    """Return the function that applies a class."""
+    """Return a function that calls `cls.apply`."""
     def apply(*args: Any) -> Any:
         return cls.apply(*args)
     apply.__name__, apply.is_users = cls.__name__, True  # type: ignore[attr-defined]
@@ -27,13 +27,13 @@ def whole(cls: Any) -> Callable[..., Any]:
 
 @means(torch.autograd.Function.apply.__func__)
 def apply(cls: type, *args: Any) -> Any:
-    """Record the call as one operation: its gradient is the user's backward. Those of a module's backward hooks are
-    torch's, and know only its tape.
+    """Record the call as one operation, whose gradient is the user's backward. A module's backward hook is refused: it
+    works on torch's own tape only.
     """
     if cls is BackwardHookFunction:
         raise refused("a backward hook of a module", "it runs on torch's own tape alone",
                       "x = tg.hook(fn, x), of what the module is given or returns")
-    # one that reverses a gradient returns its argument
+    # a function that reverses the gradient returns its argument unchanged, and must be recorded
     return by_mode(recorded_whole(whole(cls), args, {}, itself=False))
 
 

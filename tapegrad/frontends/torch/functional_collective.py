@@ -1,4 +1,4 @@
-"""torch's functional collectives, which return what they compute: registered once they are imported."""
+"""torch's functional collectives, which return their results; registered once they are imported."""
 
 from __future__ import annotations
 

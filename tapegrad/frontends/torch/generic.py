@@ -1,7 +1,7 @@
-"""generic: a function of torch that is no op of ours becomes one operation: see `torchop`.
+"""generic: records a function of torch that is not an op of tapegrad's as one operation (see `torchop`).
 
-A function that draws random numbers is recorded with the state of the generator that it began with, so that what is
-computed again draws the same.
+A function that draws random numbers is recorded with the generator's state before the call, so that a recomputation
+draws the same numbers.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def torch_op(func: Callable[..., Any]) -> TorchOp:
 
 @functools.cache
 def seeded_op(func: Callable[..., Any]) -> TorchOp:
-    """Return the op that records a function that draws random numbers, with the state of the
-    generator as its first argument.
-    """
+    """Return the op that records a function that draws random numbers; its first argument is the generator's state."""
     made = TorchOp(spelled(func).rpartition(".")[2], random.seeded(func), draws=True)
     made.made = ("seeded", func)
     return made
@@ -52,10 +50,9 @@ MADE.update(function=torch_op, seeded=seeded_op)
 
 
 def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments with traced numbers as torch takes them: integers plain, real and complex ones as tensors,
-    through which a gradient flows.
-
-    Such a tensor has the dtype that the number would take beside the tensors.
+    """Return arguments with traced numbers in the form that torch takes: integers as plain ones, real and complex ones
+    as tensors, through which a gradient flows. Such a tensor has the dtype that promotion gives the number beside the
+    other tensors.
     """
     leaves = leaves_of((args, kwargs))
     if not any(isinstance(leaf, Traced) and not is_memory(plain(leaf)) for leaf in leaves):
@@ -73,21 +70,21 @@ def settled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[t
 
 
 def refused(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: random.Drawn) -> None:
-    """Raise TypeError where torch takes no number: a tensor that stands for one would be taken."""
+    """Raise TypeError if torch does not take a number here: it might accept the tensor that replaces the number."""
     try:
         with torch.no_grad(), apart(spelled(func)):
             func(*untraced(args), **untraced(kwargs))
     except TypeError:
         raise
-    except Exception:  # the recorded call raises it
+    except Exception:  # the recorded call raises it again
         return
     finally:
         drawn.rewind()
 
 
 def untraced(x: Any) -> Any:
-    """Return nested arguments with plain values for the traced ones, in objects too; tensors as copies that may be
-    written to.
+    """Return nested arguments, objects included, with plain values in place of traced ones; tensors are copied, so that
+    they may be written to.
     """
     leaves: list[Any] = []
     structure = flatten(x, "", leaves, [])
@@ -96,14 +93,14 @@ def untraced(x: Any) -> Any:
 
 
 def recorded_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], itself: bool = True) -> Any:
-    """Record a call as one operation, with the tracer that its arguments carry."""
+    """Record a call as one operation by the tracer of its arguments."""
     return generic(tracer_of(leaves_of((args, kwargs))), func, args, kwargs, itself)
 
 
 def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             itself: bool = True) -> Any:
-    """Record a call of a function of torch as one operation; `itself` says whether an argument that it returns
-    as it is is no operation.
+    """Record a call of a function of torch as one operation. If it returns an argument unchanged and `itself` is true,
+    nothing is recorded.
     """
     op = torch_op(func)
     args, names, kwargs = positional(func, *settled(func, args, kwargs))
@@ -114,7 +111,7 @@ def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwa
     leaves = leaves_of((args, list(kwargs.values())))
     mark, drawn = len(tracer.tape.ops), random.Drawn(map(plain, leaves), kwargs.get("generator"))
     y = tracer.record(op, given, known)
-    if drawn.moved():  # it has drawn random numbers: once more, with the state as an argument
+    if drawn.moved():  # the call drew random numbers: record it again with the state as an argument
         del tracer.tape.ops[mark:]
         begin, source = drawn.begin(tracer)
         known = {key: value for key, value in known.items() if key != "generator"} | ({} if source is None
@@ -123,7 +120,7 @@ def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwa
         hold_kinds(tracer, mark, y)
         return y
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._op.val, y)), None)
-    if same is not None and itself:  # `x.contiguous()` of what is: the tensor itself, and no operation
+    if same is not None and itself:  # `x.contiguous()` of a contiguous tensor
         del tracer.tape.ops[mark:]
         return same
     relate(y, [arg for arg in leaves if isinstance(arg, Traced)])
@@ -132,8 +129,8 @@ def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwa
 
 
 def hold_kinds(tracer: Tracer, mark: int, y: Any) -> None:
-    """Hold the call to those parts of its result that are None; how the others lie in memory is guarded once the
-    program goes by it. The numbers that the function was given may have decided either.
+    """Note in the call which parts of its result are None; register its tensors, so that their memory layout is guarded
+    once the program depends on it. Both may depend on the function's numbers.
     """
     parts = y if isinstance(y, (tuple, list)) else (y,)
     for op in tracer.tape.ops[mark:] if any(part is None for part in parts) else ():
@@ -143,7 +140,7 @@ def hold_kinds(tracer: Tracer, mark: int, y: Any) -> None:
 
 
 def is_same(x: Any, y: Any) -> bool:
-    """True if a traced value is the very tensor, or a view of it that differs in nothing."""
+    """True if a traced value is the same tensor, or a view that differs in nothing."""
     val: Any = y._val if isinstance(y, Traced) else None
     if not is_tensor(val) or not is_tensor(x) or not overlap(val, x):
         return False
@@ -153,7 +150,7 @@ def is_same(x: Any, y: Any) -> bool:
 
 
 def relate(y: Any, args: list[Any]) -> None:
-    """Note of what is a view of an argument, on a way that no path describes, that it shares the memory."""
+    """Note that a result shares memory with an argument, if no path of views describes how."""
     for part in y if isinstance(y, (tuple, list)) else (y,):
         for arg in args:
             if isinstance(part, Traced) and overlap(part._val, arg._op.val):
@@ -162,9 +159,7 @@ def relate(y: Any, args: list[Any]) -> None:
 
 @functools.cache
 def defaults(func: Callable[..., Any]) -> dict[str, Any]:
-    """Return the defaults of a Python function's keyword arguments: what equals them is not
-    worth a place on the tape.
-    """
+    """Return the defaults of a Python function's keyword arguments; arguments equal to them are not recorded."""
     if not inspect.isfunction(func):
         return {}
     try:
@@ -174,15 +169,15 @@ def defaults(func: Callable[..., Any]) -> dict[str, Any]:
 
 
 def is_default(value: Any, default: Any) -> bool:
-    """True for a plain value that is the default."""
+    """True for a plain value that equals the default."""
     return value is default or (type(value) is type(default) and type(value) in (int, float, str, bool)
                                 and value == default)
 
 
 def positional(func: Callable[..., Any], args: tuple[Any, ...],
                kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[str, ...], dict[str, Any]]:
-    """Move keyword arguments that hold tensors to positions, where variables can stand: their own, or the last,
-    with their names returned.
+    """Move keyword arguments that hold tensors to positions, where variables can stand: to their own positions, or to
+    the end; in that case their names are returned.
     """
     known = defaults(func)
     kwargs = {key: value for key, value in kwargs.items() if not (key in known and is_default(value, known[key]))}
@@ -200,7 +195,7 @@ def positional(func: Callable[..., Any], args: tuple[Any, ...],
 
 
 def whole(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Record the call of torch's function of a name as one operation: what no op means exactly, and what torch
-    refuses in its own words.
+    """Record a call of torch's function `name` as one operation: where no op computes exactly the same, and where torch
+    raises its own error.
     """
     return recorded_whole(found(name)[0], args, kwargs)

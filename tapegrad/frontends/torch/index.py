@@ -1,4 +1,4 @@
-"""How torch reads and writes by tensors of indices and masks: gather, scatter, index_select, masked_select, take."""
+"""torch's reads and writes by index tensors and masks: gather, scatter, index_select, masked_select, take."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tapegrad.trace.views import peek
 
 
 def is_index(x: Array, rank: int | None = None) -> bool:
-    """True for a tensor of integers, of so many axes."""
+    """True for a tensor of integers, with `rank` axes if given."""
     return is_kind(x, "i") and rank in (None, ndim(x))
 
 
 def within(x: Array, shape: tuple[int, ...], but: int | None = None) -> Any:
-    """Return the part of `x` of a shape, from its beginning; along the axis `but` all of it."""
+    """Return the leading part of `x` of a shape; along the axis `but`, all of it."""
     have = shape_of(x)
     index = tuple(slice(None) if i == but or n == have[i] else slice(n) for i, n in enumerate(shape))
     return x if all(part == slice(None) for part in index) else ops.read(x, index)
@@ -87,7 +87,7 @@ def nonzero(input: Array, *, as_tuple: bool = False) -> Any:
 
 torch_means("argwhere", "Tensor.argwhere", constant=True)(nonzero)
 
-# -- adding to, and writing over, a copy
+# -- functions that add to, or overwrite, a copy
 
 
 @torch_means("index_add", "Tensor.index_add")
@@ -119,7 +119,7 @@ def scatter_add(input: Array, dim: Axis, index: Any, src: Array) -> Any:
 
 
 def _rows(index: Any, at: int, input: Array) -> Any:
-    """Return the places along an axis that an index was broadcast from, if it names whole rows by them; else None."""
+    """Return the positions along an axis that an index was broadcast from, if it selects whole rows; else None."""
     op = peek(index) if isinstance(index, Traced) else None
     if (not isinstance(op, Call) or op.fn is not ops.broadcast_to
         or len(shape := shape_of(op.args[0].val)) != ndim(input)):
@@ -137,8 +137,8 @@ def _scatters(input: Array, index: Any, *src: Any) -> bool:
 
 @torch_means("scatter", "Tensor.scatter")
 def scatter(input: Any, dim: Any, index: Any, src: Any = None, *, value: Any = None, reduce: Any = None) -> Any:
-    """Write one number at places: of several that are written to one place, torch says not which stays, nor
-    gives that one all the gradient.
+    """Write one number at positions. Other forms are recorded whole: if several are written to one position, torch does
+    not define which stays, and distributes the gradient in its own way.
     """
     value = src if value is None else value
     known = {} if reduce is None else {"reduce": reduce}
@@ -160,7 +160,7 @@ def slice_scatter(input: Array, src: Array, dim: Axis = 0, start: Any = None, en
 
 
 def _over(x: Array, part: Any, index: tuple[Any, ...]) -> Any:
-    """Return `x` with a part written over, which has the very shape of what it replaces."""
+    """Return `x` with a part overwritten by one of the same shape."""
     wanted = plain(x)[index].shape
     if shape_of(part) != tuple(wanted):
         raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = "

@@ -1,7 +1,7 @@
-"""leaves: what torch's own tape would say of a traced tensor: whether it requires a gradient, and whether it is a leaf.
+"""leaves: whether a traced tensor requires a gradient, and whether it is a leaf, as torch's own tape would answer.
 
-The tensors among the arguments require one, but for those that a module holds constant; so do those
-that the program asks it for.
+Tensors among the arguments require a gradient, except those that a module holds constant; so do those for which the
+program sets it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 from tapegrad.trace.recorder import LISTENERS, Tracer
 
-# with a gradient of 0, on torch's tape
+# they have a gradient of 0 on torch's tape
 _ROUNDING = frozenset([ops.floor, ops.ceil, ops.trunc, ops.rint, ops.round, ops.round_number, ops.floor_divide])
 
 
-# by the level of the tracer, while it runs: which operations require a gradient
+# level of a running tracer → whether operations require a gradient
 KNOWN: dict[int, dict[Operation, bool]] = {}
-# the leaves that the program has made: what they stand for changes where they are written to
+# the leaves that the program has made; the operations behind them change when they are written to
 MADE: dict[int, list[Any]] = {}
 
 rebased = of_frontend(Op("rebased", lambda x, value: value, (lambda dy, y, x, value: dy, None),
@@ -42,13 +42,13 @@ def _dropped(dy: Any, y: Any, x: Any, name: str) -> Any:
                       user_location(), "x.detach(), which drops it on purpose; or the tensor itself, without it")
 
 
-# a tensor's numbers, to be shown, compared and written to
+# a tensor's numbers for display, comparison and writes; a gradient through them is refused
 plainly = of_frontend(Op("plainly", lambda x, name: x, pointwise(_dropped), torch=lambda x, name: x, memory=VIEW,
                          batch=batching.elementwise))
 
 
 def listen(tracer: Tracer) -> Callable[[], None]:
-    """Begin a trace; return how to end it."""
+    """Begin a trace; return a function that ends it."""
     KNOWN[tracer.level], MADE[tracer.level] = {}, []
 
     def end() -> None:
@@ -79,7 +79,7 @@ def requires(x: Any) -> bool:
 
 
 def parents(op: Operation) -> list[Operation]:
-    """Return the operations through which a gradient would flow from one."""
+    """Return the operands of an operation through which a gradient would flow."""
     if not isinstance(op, Call) or not is_real(op.val):
         return []
     if not (getattr(op.fn, "differentiable", True) or op.fn in _ROUNDING):
@@ -89,8 +89,8 @@ def parents(op: Operation) -> list[Operation]:
 
 
 def is_real(val: Any) -> bool:
-    """True for a tensor of real or complex numbers, and for what holds one: on torch's tape are
-    no numbers, and no arrays.
+    """True for a real or complex tensor, and for containers and objects that hold one; torch's tape records no numbers
+    and no arrays.
     """
     if isinstance(val, (tuple, list)):
         return any(map(is_real, val))
@@ -101,7 +101,7 @@ def is_real(val: Any) -> bool:
 
 
 def is_required(tracer: Tracer, op: Operation) -> bool:
-    """Return whether what no call has made requires a gradient."""
+    """Return whether an operation that is not a call requires a gradient."""
     if isinstance(op, Input):
         return is_real(op.val) and not any(x._op is op and x._held for x in tracer.inputs if is_tensor(plain(x)))
     if isinstance(op, Constant):
@@ -110,12 +110,12 @@ def is_required(tracer: Tracer, op: Operation) -> bool:
 
 
 def is_leaf(x: Any) -> bool:
-    """Return whether no operation that torch's tape follows has made a tensor."""
+    """Return whether a tensor is a leaf: no operation that torch's tape records has made it."""
     return not requires(x) or not isinstance(x._op, Call) or x._made
 
 
 class Node:
-    """Stands for what torch's own tape has of a tensor that is no leaf."""
+    """The `grad_fn` of a tensor that is not a leaf; it has no attributes."""
 
     def __getattr__(self, name: str) -> Any:
         raise UnknownFunction(f"x.grad_fn.{name} is of torch's own tape, which is not there", user_location(),
@@ -133,7 +133,7 @@ torch_means("Tensor.is_leaf")(is_leaf)
 
 @torch_means("Tensor.requires_grad_")
 def requires_grad_(x: Any, requires_grad: bool = True) -> Any:
-    """Make a leaf require a gradient, or none from here on; return it."""
+    """Make a leaf require a gradient from here on, or none; return it."""
     if requires(x) is bool(requires_grad):
         return x
     if requires_grad:
@@ -156,7 +156,7 @@ def requires_grad_(x: Any, requires_grad: bool = True) -> Any:
 
 
 def marked(x: Any) -> Any:
-    """Note that a tensor which the program has made is a leaf that requires a gradient; return it."""
+    """Mark a tensor that the program has made as a leaf that requires a gradient; return it."""
     x.__dict__["_made"] = True
     MADE[x._tracer.level].append(x)
     return x
@@ -164,7 +164,7 @@ def marked(x: Any) -> Any:
 
 @torch_means("Tensor.__deepcopy__")
 def deepcopy(x: Array, memo: Any) -> Any:
-    """Return a copy that is a leaf of its own: no gradient flows from it to the original."""
+    """Return a copy that is a new leaf: no gradient flows from it to the original."""
     if not is_leaf(x):
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol "
                            "at the moment.")

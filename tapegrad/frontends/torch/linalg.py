@@ -1,8 +1,8 @@
-"""torch's linear algebra: products of vectors and matrices, parts of matrices, solutions and decompositions.
+"""torch's linear algebra: products of vectors and matrices, parts of matrices, solvers and decompositions.
 
-torch multiplies tensors of one dtype only, and of the very shapes that a function says: a call that an op would take
-and torch would not is recorded whole, and so raises as it does in torch. What reads one triangle alone (cholesky, eigh)
-stays torch's own: its cotangent is symmetric there, and on the triangle here.
+torch multiplies tensors of one dtype only, and of the shapes that a function requires. A call that an op would accept
+but torch would not is recorded whole, and so raises torch's error. Functions that read one triangle only (cholesky,
+eigh) stay torch's own: torch's cotangent is symmetric, the op's is on the triangle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tapegrad.rules.op import Op
 
 
 def fits(kinds: str, *xs: Any, ranks: tuple[int, ...] = ()) -> bool:
-    """True for tensors of one dtype, of these kinds, and of as many axes each."""
+    """True for tensors of one dtype of these kinds, with the given numbers of axes."""
     return one_dtype_of(*xs) and is_kind(xs[0], kinds) and all(ndim(x) == rank for x, rank in zip(xs, ranks))
 
 
@@ -47,7 +47,7 @@ torch_means("Tensor.__rmatmul__")(lambda self, other: matmul(other, self))
 
 
 def _product(name: str, second: str, *ranks: int) -> None:
-    """Say that a product of tensors of these ranks alone is matmul."""
+    """Register matmul for a product of tensors of these ranks only."""
     def meaning(input: Array, *args: Any, **given: Any) -> Any:
         other = args[0] if args else given.get(second)
         if len(args) + len(given) > 1 or not tensors_only(other) or not fits("ifc", input, other, ranks=ranks):
@@ -80,7 +80,7 @@ def vecdot(x: Array, y: Array, *, dim: int = -1) -> Any:
 
 
 def _aligned(x: Array, y: Array, dim: Any) -> int:
-    """Return an axis of two tensors that broadcast against each other, counted from the back."""
+    """Return a negative axis that is the same for two tensors that broadcast against each other."""
     rank = max(ndim(x), ndim(y))
     static_dim = static(dim)
     return int(static_dim if static_dim < 0 else static_dim - rank)
@@ -102,7 +102,7 @@ def outer(input: Array, vec2: Any) -> Any:
 
 
 def _plus_product(name: str, left: str, right: str, ranks: tuple[int, int], product: Callable[..., Any]) -> None:
-    """Say what `beta * input + alpha * (a @ b)` means: with beta = 0 torch does not look at the input."""
+    """Register `beta * input + alpha * (a @ b)`; with beta = 0 torch does not read the input."""
     @torch_means(name, f"Tensor.{name}")
     def meaning(input: Array, *args: Any, beta: Any = 1, alpha: Any = 1, **given: Any) -> Any:
         a, b = (*args, *(given.pop(key) for key in (left, right) if key in given))[:2]
@@ -164,7 +164,7 @@ def tensordot(a: Array, b: Array, dims: Any = 2) -> Any:
     axes = static(dims)
     left, right = (range(ndim(a) - axes, ndim(a)), range(axes)) if isinstance(axes, int) else axes
     of_a, of_b = ((part,) if isinstance(part, int) else tuple(part) for part in (left, right))
-    if [shape_of(a)[i] for i in of_a] != [shape_of(b)[i] for i in of_b]:  # torch stretches an axis of length 1
+    if [shape_of(a)[i] for i in of_a] != [shape_of(b)[i] for i in of_b]:  # torch broadcasts axes of length 1
         return whole("tensordot", a, b, dims)
     return ops.tensordot(a, b, axes=axes if isinstance(axes, int) else (of_a, of_b))
 
@@ -249,11 +249,11 @@ def adjoint(input: Array) -> Any:
     return y if not is_kind(input, "c") else related(input, ops.conjugate(y))
 
 
-# -- solutions, determinants and decompositions
+# -- solvers, determinants and decompositions
 
 
 def in_torchs_words(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Let torch's error be raised for a matrix that has no inverse, or no decomposition."""
+    """Return `fn` with NumPy's LinAlgError replaced by torch's."""
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -269,7 +269,7 @@ def is_square(x: Array) -> bool:
 
 
 def _of_matrix(op: Op, names: list[str], result: Any = None) -> None:
-    """Say what functions of one square matrix mean."""
+    """Register an op for functions of one square matrix."""
     compute = in_torchs_words(op)
 
     def meaning(A: Any = None, *, input: Any = None) -> Any:
@@ -317,7 +317,7 @@ def svd(A: Array, full_matrices: bool = True, *, driver: Any = None) -> Any:
 @torch_means("linalg.qr")
 def qr(A: Array, mode: str = "reduced") -> Any:
     if not is_kind(A, "fc") or ndim(A) < 2 or 0 in shape_of(A) or mode not in ("reduced", "complete"):
-        return whole("linalg.qr", A, mode)  # of mode "r" torch has no derivative
+        return whole("linalg.qr", A, mode)  # torch has no derivative for mode "r"
     return torch.return_types.linalg_qr(tuple(ops.qr(A, **({} if mode == "reduced" else {"mode": mode}))))
 
 

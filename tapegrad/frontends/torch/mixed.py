@@ -1,4 +1,4 @@
-"""Between torch and NumPy: a tensor as an array, and an array as a tensor, through which gradients flow."""
+"""Conversions between torch and NumPy, through which gradients flow: a tensor as an array, an array as a tensor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _array(x: Array) -> Any:
     return np.asarray(to_host(x))
 
 
-# A replay on tensors has a tensor where the program had an array, and that is one on whichever side.
+# A replay on tensors has tensors in place of the program's arrays, so both conversions may get a tensor.
 to_torch: Op = of_frontend(Op("to_torch", _tensor, (lambda dy, y, x, device="cpu": to_numpy(dy),),
                               torch=lambda x, device="cpu": x))
 to_numpy: Op = of_frontend(Op("to_numpy", np.asarray, (lambda dy, y, x: to_torch(dy, device=_device(x)),),
@@ -41,7 +41,7 @@ def _device(x: Array) -> str:
 @torch_means("Tensor.numpy")
 def numpy(x: Array, *, force: bool = False) -> Any:
     """Return a traced tensor as a traced array."""
-    detached(plain(x)).numpy(force=force)  # raises where torch does
+    detached(plain(x)).numpy(force=force)  # raises torch's errors
     return related(x, to_numpy(x))
 
 
@@ -58,7 +58,7 @@ def from_numpy(x: Array, **_: Any) -> Any:
 
 
 def as_tensor(x: Array, dtype: torch.dtype | None = None, copy: bool = False) -> Any:
-    """Return a traced number or array as a tensor, of another dtype if that is given."""
+    """Return a traced number or array as a tensor, of dtype `dtype` if given."""
     y = to_torch(x) if not isinstance(plain(x), np.ndarray) else from_numpy(x)
     if dtype is not None and dtype is not plain(y).dtype:
         return y.to(dtype)

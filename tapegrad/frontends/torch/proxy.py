@@ -1,7 +1,7 @@
-"""TensorProxy: what a traced program sees instead of a tensor, and is one.
+"""TensorProxy: the traced tensor that a program sees, itself a torch.Tensor.
 
-It is a tensor without memory: every function of torch hands it to `call`, and what asks for its
-numbers on another way raises.
+It is a tensor without memory: `__torch_function__` passes every call of torch's to `call`, and any other access to its
+numbers raises.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tapegrad.trace.observers import unrepeatable
 from tapegrad.trace.operators import UFUNCS, before_tensor
 from tapegrad.trace.proxy import TENSORS
 
-# what torch makes of `number * tensor`, where the number is NumPy's: what it makes of Python's
+# torch's own methods for `number * tensor` with a NumPy number, as for a Python number
 ARITHMETIC = frozenset(UFUNCS.values())
 REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()},
              np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__", np.greater_equal: "__le__",
@@ -37,8 +37,8 @@ REFLECTED = {**{ufunc: f"__r{name}__" for name, ufunc in UFUNCS.items()},
 
 
 def is_operator(ufunc: Any, frame: Any) -> bool:
-    """True for a ufunc that an operator of the program's calls, and not the program: NumPy's numbers give way to a
-    tensor there, as they ask nothing of what has no `__array_ufunc__`.
+    """True if a ufunc is called by an operator of the program, not by name: there a NumPy number gives way to a tensor,
+    because NumPy defers to operands without `__array_ufunc__`, which a plain tensor is.
     """
     code, at = frame.f_code, frame.f_lasti
     name = dis.opname[code.co_code[at]]
@@ -51,14 +51,14 @@ def is_operator(ufunc: Any, frame: Any) -> bool:
 
 
 def compiled_here(frame: Any) -> list[str]:
-    """Return the names of what torch.jit compiled, among those that the code of a frame mentions."""
+    """Return the names of torch.jit's compiled objects that a frame's code mentions."""
     names = (*frame.f_code.co_names, *frame.f_code.co_varnames, *frame.f_code.co_freevars)
     known = {**frame.f_globals, **frame.f_locals}
     return [name for name in names if isinstance(known.get(name), (torch.jit.ScriptFunction, torch.jit.ScriptModule))]
 
 
 class WithoutMemory(torch.Tensor):  # type: ignore[misc]
-    """A tensor that hands every function of torch to what it means, and refuses what torch lets nobody see."""
+    """A tensor that dispatches every function of torch to its implementation, and refuses those that torch hides."""
 
     _kind = "traced tensor"
     _cure = "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours one operation"
@@ -75,30 +75,30 @@ class WithoutMemory(torch.Tensor):  # type: ignore[misc]
         which = f"{names[0]}, which torch.jit compiled and" if names else "a function that"
         raise UnknownFunction(f"{which} torch does not let others see called {func} with a {cls._kind}",
                               user_location(), cls._cure)
-# of arrays with axes; `W @ x` of NumPy's programs is computed for tensors too, though torch itself would not
+# ufuncs with an array on the left; not `W @ x`, which tapegrad computes for tensors too, though torch itself does not
 ARRAYS_FIRST = REFLECTED.keys() - {np.matmul}
 
 
 class TensorProxy(Traced, WithoutMemory):
-    """A traced tensor. What a slot holds in other proxies is in its `__dict__`."""
+    """A traced tensor. Attributes that other proxies keep in slots are in its `__dict__`."""
 
     _tracer: Any = None
     _view: Any = None
-    _held = False  # by a module, without a gradient
-    _made = False  # by the program, as a leaf that requires a gradient
+    _held = False  # a module holds it as a constant
+    _made = False  # the program made it a leaf that requires a gradient
 
-    # NumPy's functions mean on a tensor what they mean on an array, and give a tensor
+    # NumPy's functions compute with a tensor as with an array, and return a tensor
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if (isinstance(inputs[0], np.generic) or (type(inputs[0]) is np.ndarray and ufunc is np.divide)) \
                 and ufunc in REFLECTED and is_operator(ufunc, sys._getframe(1)):
             return getattr(self, REFLECTED[ufunc])(inputs[0])
-        # a comparison makes an array of NumPy's number first
+        # an equality comparison is left out: it converts NumPy's number to an array first
         if type(inputs[0]) is np.ndarray and ufunc in (ARRAYS_FIRST if inputs[0].ndim else ARITHMETIC) \
                 and ufunc not in (np.equal, np.not_equal) and is_operator(ufunc, sys._getframe(1)):
             raise before_tensor(ufunc.__name__)
         try:
-            with off():  # of arrays
+            with off():  # the function computes with arrays, which autocast ignores
                 return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
@@ -136,7 +136,7 @@ class TensorProxy(Traced, WithoutMemory):
         return dtype_of(self._val)
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse an attribute that the program has given the tensor: hasattr would deny it."""
+        """Raise for an attribute that the program has set on the tensor: hasattr would return False."""
         if name != "_is_param" and name in getattr(self.__dict__.get("_val"), "__dict__", ()):
             raise UnknownFunction(f"x.{name} of a traced tensor: an attribute that the program has given the tensor "
                                   "itself is no part of a tape",
@@ -144,7 +144,7 @@ class TensorProxy(Traced, WithoutMemory):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _stand(self, view: views.View) -> None:
-        """Stand on a piece of memory that others may stand on."""
+        """Make the proxy a view of memory that others may share."""
         self._view = view
 
     def _fact(self, fact: str, value: Any) -> Any:
@@ -153,7 +153,7 @@ class TensorProxy(Traced, WithoutMemory):
 
 
 def _sized(name: str) -> None:
-    """Let a method take traced integers one by one: torch's parser knows no size by them."""
+    """Let a method take traced integers as separate arguments: torch's parser does not accept them as sizes."""
     base = getattr(torch.Tensor, name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -165,11 +165,11 @@ for _name in ("expand", "new_zeros", "new_ones", "new_empty"):
     _sized(_name)
 
 
-CLASSES: dict[type, type[TensorProxy]] = {}  # of classes of tensors: what stands for them
+CLASSES: dict[type, type[TensorProxy]] = {}  # subclasses of Tensor → their proxies' classes
 
 
 def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
-    """Make the proxy of an operation whose value is a tensor."""
+    """Return the proxy of an operation whose value is a tensor."""
     known = plain(val)
     check_dense(known)
     kind = CLASSES.get(type(known), TensorProxy)

@@ -1,8 +1,8 @@
-"""torch's random numbers: drawn while tracing as torch draws them, and drawn afresh by a replay.
+"""torch's random numbers: drawn while tracing as torch draws them, and drawn again by each replay.
 
-A call that draws is recorded with the state of the generator that it began with. What computes it again, as a pullback
-does, draws the same numbers; a replay begins from the state that the generator has then, as the program would, or with
-`redraw=False` from the recorded one.
+A call that draws is recorded with the generator's state before it. A recomputation, as in a pullback, draws the same
+numbers; a replay starts from the generator's state at that time, as the program would, or with `redraw=False` from the
+recorded one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from tapegrad.tree.copies import running
 
 
 class Source:
-    """Where a replay draws: torch's own generator of a device, or one of the program's, from
-    the state that it has then.
+    """The generator from which a replay draws: torch's own for a device, or the program's, in its current state.
 
-    A generator that is gone was made by the program, which makes it again in each run: what is drawn of it begins where
-    it did. So does what is drawn of torch's own, if the program has set its state.
+    If the program's generator no longer exists, the program makes it anew in each run: draws start from its recorded
+    state. So do draws from torch's own generator if the program has set its state.
     """
 
     def __init__(self, device: str, generator: Any = None, begin: Any = None) -> None:
@@ -38,18 +37,18 @@ class Source:
 
     @property
     def generator(self) -> Any:
-        """The program's generator, None where there is none."""
+        """The program's generator; None if there is none."""
         return None if self.own is None else self.own()
 
     def state(self) -> torch.Tensor:
-        """Return the state to draw from; the call that draws moves the generator on, if it begins there."""
+        """Return the state to draw from; a draw that starts from the generator's current state advances it."""
         generator = self.generator
         if generator is not None:
             return generator.get_state()  # type: ignore[no-any-return]
         return state(self.device) if self.begin is None else self.begin  # type: ignore[no-any-return]
 
     def rewind(self, value: torch.Tensor) -> None:
-        """Set the generator back to a state that it had; no trace takes that for the program's doing."""
+        """Set the generator back to an earlier state; traces do not take this for the program's doing."""
         generator = self.generator
         if generator is not None:
             generator.set_state(value)
@@ -60,20 +59,20 @@ class Source:
 
     @property
     def unclear(self) -> bool:
-        """Whether the program has seeded a generator that others draw from too, or may have: in each run anew, or
-        nobody has drawn from it yet.
+        """Whether the program set the state of a generator from which others may draw: torch's own, or one that still
+        exists and had not drawn since it was seeded.
         """
         return self.begin is not None if self.own is None else self.seeded and self.generator is not None
 
     def __eq__(self, other: object) -> bool:
-        """Return whether two traces drew from one generator, or from two that they made and that began alike."""
+        """Return whether two traces drew from the same generator, or from two that they made with the same state."""
         if type(other) is not Source or self.device != other.device or (self.own is None) is not (other.own is None):
             return False
         if self.generator is not None or other.generator is not None:
             return self.generator is other.generator
         if self.begin is None or other.begin is None:
             return self.begin is other.begin
-        return self.own is None or torch.equal(self.begin, other.begin)  # of torch's own no tape is kept then
+        return self.own is None or torch.equal(self.begin, other.begin)  # if torch's own: no tape is kept then
 
     def __hash__(self) -> int:
         return hash((self.device, self.own is None))
@@ -83,16 +82,16 @@ class Source:
 
 
 def is_seeded(generator: Any, at: torch.Tensor) -> bool:
-    """Return whether a state is that of a generator which was seeded, and has not drawn since."""
+    """Return whether a state is that of a generator that was seeded and has not drawn since."""
     return bool(torch.equal(torch.Generator(generator.device).manual_seed(generator.initial_seed()).get_state(), at))
 
 
 class Followed:
-    """What a trace knows of torch's own generators: where its last draw left them, and which the
-    program has seeded itself.
+    """A trace's knowledge of torch's own generators: their states after its last draws, and which of them the program
+    has seeded itself.
 
-    The numbers that come after that are the program's own, the same in every run: no replay draws them afresh. What the
-    trace `around` knows holds in a trace inside, of a checkpoint, say, and what that has drawn afterwards.
+    Numbers drawn after seeding are the same in every run, so no replay draws them afresh. An inner trace (such as a
+    checkpoint's) starts with the knowledge of the trace `around` it, which takes over the inner one's at its end.
     """
 
     def __init__(self, around: Followed | None = None) -> None:
@@ -101,28 +100,27 @@ class Followed:
             self.seeded |= around.seeded
 
     def close(self) -> None:
-        """Tell the trace around it."""
+        """Pass the knowledge on to the trace around."""
         if self.around is not None:
             self.around.seeded |= self.seeded
             self.around.last |= self.last
 
     def begins(self, device: str, at: torch.Tensor) -> bool:
-        """Return whether a draw begins from a state that the program has set."""
+        """Return whether a draw starts from a state that the program has set."""
         if device in self.last and not torch.equal(self.last[device], at):
             self.seeded.add(device)
         return device in self.seeded
 
     def ended(self, device: str) -> None:
-        """Note where a draw has left the generator."""
+        """Note the generator's state after a draw."""
         self.last[device] = state(device)
 
 
-FOLLOWED: dict[int, Followed] = {}  # by the level of the tracer, while it runs
+FOLLOWED: dict[int, Followed] = {}  # by the level of the running tracer
 
 
 class Default:
-    """Stands for torch's own generator on the CPU in torch's module, while traces run: a trace hears whether
-    its program sets the state.
+    """Replaces torch's own CPU generator in torch's module while traces run: it notes when the program sets the state.
     """
 
     def __init__(self, generator: Any) -> None:
@@ -139,17 +137,17 @@ class Default:
 
 
 class Hearing:
-    """Counts the traces that run, and puts `Default` in its place when the first begins, torch's own
-    back when the last ends.
+    """Counts the running traces; installs `Default` when the first begins, and torch's own generator when the last
+    ends.
     """
 
     def __init__(self) -> None:
         self.lock, self.depth = threading.Lock(), 0
 
     def begin(self, tracer: Tracer) -> Callable[[], None]:
-        """Begin a trace; return how to end it."""
+        """Begin a trace; return a function that ends it."""
         around = (FOLLOWED.get(other.level) for other in reversed(running.tracers) if other is not tracer)
-        FOLLOWED[tracer.level] = Followed(next(filter(None, around), None))  # one may be older than torch
+        FOLLOWED[tracer.level] = Followed(next(filter(None, around), None))  # one may predate torch
         with self.lock:
             if self.depth == 0:
                 torch.random.default_generator = Default(torch.default_generator)
@@ -178,12 +176,12 @@ def device_name(args: Any) -> str:
 
 
 def state(device: str) -> torch.Tensor:
-    """Return the state of torch's own generator of a device."""
+    """Return the state of torch's own generator for a device."""
     return torch.cuda.get_rng_state(device) if device.startswith("cuda") else torch.default_generator.get_state()
 
 
 def set_state(device: str, value: torch.Tensor) -> None:
-    """Set the state of torch's own generator of a device; of one recorded on another device a seed is made."""
+    """Set the state of torch's own generator for a device; a state recorded on another device is hashed to a seed."""
     if value.numel() != state(device).numel():
         seed = int.from_bytes(blake2b(value.cpu().numpy().tobytes(), digest_size=7).digest(), "little")
         value = torch.Generator(device).manual_seed(seed).get_state()
@@ -194,10 +192,8 @@ def set_state(device: str, value: torch.Tensor) -> None:
 
 
 def seeded(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that draws from a given state, and leaves the generator where it was,
-    unless that began there too.
-
-    What was drawn from a generator of the program's is drawn from that of its `source`.
+    """Return a function that draws from a given state. If the generator's own state is another, it is restored. A draw
+    from a generator of the program's uses the one of its `source`.
     """
     def run(begin: torch.Tensor, *args: Any, source: Source | None = None, **kwargs: Any) -> Any:
         if source is not None:
@@ -216,35 +212,33 @@ def seeded(func: Callable[..., Any]) -> Callable[..., Any]:
             if apart or not torch.equal(before, begin.cpu()):
                 set_state(device, before)
             if apart and torch.equal(begin.cpu(), state("cpu")):
-                torch.rand(())  # the next replay begins from the state after this
+                torch.rand(())  # advances the state, from which the next replay starts
     run.__name__ = func.__name__
     return run
 
 
 class Drawn:
-    """Finds out whether a call draws: what the generators were before it."""
+    """Detects whether a call draws random numbers, by the generator's state before it."""
 
     def __init__(self, args: Iterable[Any], generator: torch.Generator | None = None) -> None:
         self.device, self.generator = device_name(args), generator
         self.before = state(self.device) if generator is None else generator.get_state()
 
     def moved(self) -> bool:
-        """Return whether the generator has moved on since."""
+        """Return whether the generator's state has changed since."""
         return not torch.equal(self.before,
                                state(self.device) if self.generator is None else self.generator.get_state())
 
     def rewind(self) -> None:
-        """Set the generator back."""
+        """Restore the generator's state."""
         if self.generator is not None:
             self.generator.set_state(self.before)
         else:
             set_state(self.device, self.before)
 
     def begin(self, tracer: Tracer) -> tuple[Any, Source | None]:
-        """Return the state that the call began with as an operation, which a replay asks anew, and the generator's
-        source, if it is not torch's own.
-
-        The generator is set back to it.
+        """Restore the state before the call and record it as an operation, which a replay evaluates anew; return it and
+        the generator's source, None for torch's own.
         """
         self.rewind()
         drawn(tracer)
@@ -258,7 +252,7 @@ class Drawn:
         return tracer.record(draw, (SOURCES(self.device),), {"method": "state"}, self.before), None
 
     def ended(self, tracer: Tracer, y: Array) -> Any:
-        """Note that the call has drawn; return its value."""
+        """Note the generator's state after the call; return the call's value."""
         if self.generator is None and tracer.level in FOLLOWED:
             FOLLOWED[tracer.level].ended(self.device)
         return y

@@ -1,4 +1,4 @@
-"""torch's reductions: sums, products, moments, extremes, counts, running totals."""
+"""torch's reductions: sums, products, moments, extrema, counts, running totals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tapegrad.rules.op import Op
 
 
 def axes_of(x: Array, dim: Axis, empty: bool = False) -> Any:
-    """Return the axis or axes of a `dim`, None for all; for most functions no axes are all of them too."""
+    """Return the axis or axes of `dim`, None for all; an empty `dim` means all axes, unless `empty`."""
     if dim is None or (not empty and isinstance(dim, (tuple, list)) and not dim) or not ndim(x):
         for a in dim if isinstance(dim, (tuple, list)) else () if dim is None else (dim,):
             axis_of(x, a)  # IndexError, in torch's words
@@ -39,12 +39,12 @@ def axes_of(x: Array, dim: Axis, empty: bool = False) -> Any:
 
 
 def how(x: Any, dim: Any, keepdim: Any = False) -> dict[str, Any]:
-    """Return the keyword arguments of a reduction, those that say something."""
+    """Return the keyword arguments of a reduction that differ from the defaults."""
     return keywords(axis=axes_of(x, dim), keepdims=bool(keepdim) and bool(ndim(x)))
 
 
 def is_kind(x: Array, kinds: str) -> bool:
-    """True for a tensor of numbers of one of these kinds."""
+    """True for a tensor with a dtype of one of these kinds."""
     return tensors_only(x) and (kind_of(plain(x).dtype) or "?") in kinds
 
 
@@ -96,7 +96,7 @@ def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 
 def _spread_of(x: Array, dim: Axis, correction: Any, keepdim: bool) -> tuple[Any, Any]:
-    """Return the variance, and the mean with its axes kept."""
+    """Return the variance, and the mean with the reduced axes kept."""
     axes = axes_of(x, dim)
     centre = ops.mean(x, **keywords(axis=axes, keepdims=bool(ndim(x))))
     far = ops.subtract(x, centre)
@@ -107,7 +107,7 @@ def _spread_of(x: Array, dim: Axis, correction: Any, keepdim: bool) -> tuple[Any
 
 
 def _moments(name: str, of: Callable[[Any], Any], and_mean: bool = False) -> None:
-    """Say what a variance, or its root, means: `dim`, or `unbiased`, comes first."""
+    """Register a variance or its root; the second argument may be `dim` or `unbiased`."""
     @torch_means(name, *([] if and_mean else [f"Tensor.{name}"]))
     def meaning(input: Array, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
                 correction: Any = None) -> Any:
@@ -123,7 +123,7 @@ def _moments(name: str, of: Callable[[Any], Any], and_mean: bool = False) -> Non
 
 
 def _root(x: Array) -> Any:
-    """Return the root, with the derivative 0 at 0."""
+    """Return the square root, with derivative 0 at 0."""
     zero = ops.equal(x, 0)
     return ops.subtract(ops.sqrt(ops.add(x, zero)), zero)
 
@@ -134,7 +134,7 @@ _moments("var_mean", lambda y: y, and_mean=True)
 _moments("std_mean", _root, and_mean=True)
 
 
-# -- the largest and the smallest: of all, and over several axes, ties share equally; with `dim`, the first has all
+# -- extrema: over all or several axes, ties share the gradient equally; with `dim`, the first gets all of it
 
 
 def _of_axes(op: Op, name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""What torch's functions and methods mean, by their dotted names in torch."""
+"""The registry of implementations of torch's functions and methods, by their dotted names in torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Meaning = Callable[..., Any]
 
 
 def found(name: str) -> list[Any]:
-    """Return the functions of a dotted name: `add`, `Tensor.add`, `nn.functional.relu`; none where this
+    """Return the functions with a dotted name (`add`, `Tensor.add`, `nn.functional.relu`); an empty list if this
     version of torch has none.
 
     >>> found("add") == [torch.add], found("Tensor.no_such_method")
@@ -25,17 +25,16 @@ def found(name: str) -> list[Any]:
         at = getattr(at, part, None)
     if at is None:
         return []
-    if type(at).__name__ == "getset_descriptor":  # a property of tensors: read by its getter
+    if type(at).__name__ == "getset_descriptor":  # a property of tensors, which its getter reads
         return [at.__get__]
     return [at]
 
 
 def torch_means(*names: str, constant: bool = False) -> Callable[[Meaning], Meaning]:
-    """Register the decorated op or composite as the meaning of torch's functions, and of tensors'
-    methods, of these names.
+    """Register the decorated op or composite for torch's functions and tensor methods with these names.
 
-    Torch hands us every call by its protocol, so that nothing is replaced, as other Python functions are. Several names
-    may be of one function.
+    torch passes every call to tapegrad by its protocol, so unlike other Python functions they are not replaced in
+    modules. Several names may belong to one function.
     """
     def decorate(meaning: Meaning) -> Meaning:
         for fn in dict.fromkeys(fn for name in names for fn in found(name)):
@@ -48,7 +47,7 @@ def torch_means(*names: str, constant: bool = False) -> Callable[[Meaning], Mean
 
 
 def torch_refuses(*names: str, why: str, try_: str) -> None:
-    """Register functions that no tape can hold: they raise, and say why, and what to do instead."""
+    """Register functions that cannot be recorded: they raise an error with the reason and the alternative `try_`."""
     for name in names:
         torch_means(name)(Refusal(f"torch.{name}", why, try_, derivative=False))
 

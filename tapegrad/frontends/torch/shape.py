@@ -1,4 +1,4 @@
-"""How torch reads parts of tensors and arranges their elements: its views are those of the tape."""
+"""torch's functions that read parts of tensors and rearrange elements; its views are views on the tape."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tapegrad.trace import views
 
 
 def spread(first: Any, rest: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return a shape, or axes, given as one sequence or as several numbers."""
+    """Return a shape or axes, given as one sequence or as separate numbers."""
     sizes = first if isinstance(first, (tuple, list)) and not rest else (first, *rest)
     return tuple(map(static, sizes))
 
 
 def ndim(x: Array) -> int:
-    """Return how many axes a tensor has: what depends on it holds for its shape."""
+    """Return the number of axes of a tensor; its shape is guarded."""
     return len(shape_of(x))
 
 
 def axis_of(x: Any, dim: Any, extra: int = 0) -> int:
-    """Return an axis counted from the front; raise IndexError as torch does."""
+    """Return a nonnegative axis; raise IndexError as torch does."""
     n, dim = max(ndim(x) + extra, 1), static(dim)
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
@@ -47,7 +47,7 @@ def getitem(x: Array, index: Any) -> Any:
 
 
 def places(index: Any) -> tuple[Any, ...]:
-    """Return the parts of an index; raise IndexError in torch's words for a number that is no integer."""
+    """Return the parts of an index; raise IndexError, in torch's words, for a number that is not an integer."""
     for part in (parts := index_parts(index)):
         if isinstance(value := plain(part), (float, complex, np.inexact)):
             torch.empty(1)[value]
@@ -61,7 +61,7 @@ def places(index: Any) -> tuple[Any, ...]:
 def view(x: Any, *shape: Any, **given: Any) -> Any:
     first = (shape or tuple(given.values()))[0]
     if not isinstance(first, torch.dtype):
-        views.laid(x).view(spread(first, shape[1:]))  # raises where the strides do not allow it
+        views.laid(x).view(spread(first, shape[1:]))  # raises if the strides do not allow it
     return reshape(x, *shape, **given)
 
 
@@ -86,7 +86,7 @@ torch_means("reshape")(lambda input, shape: reshape(input, shape))
 
 @torch_means("Tensor.contiguous")
 def contiguous(x: Any, memory_format: Any = torch.contiguous_format) -> Any:
-    """Return the tensor itself where it is contiguous in the program's memory, else a copy."""
+    """Return the tensor itself if it is contiguous in the program's memory, else a copy."""
     if views.laid(x).is_contiguous(memory_format=memory_format):
         return x
     return x.clone(memory_format=memory_format)
@@ -124,7 +124,7 @@ def unflatten(input: Array, dim: Axis, sizes: Any) -> Any:
     return ops.reshape(input, (*shape[:at], *sizes, *shape[at + 1:]))
 
 
-# -- axes in another order, new ones, and those of length 1
+# -- permuted axes, new axes, and axes of length 1
 
 
 @torch_means("permute", "Tensor.permute")
@@ -137,7 +137,7 @@ def permute(input: Array, *dims: Any, **given: Any) -> Any:
 def transpose(input: Array, dim0: Any, dim1: Any) -> Any:
     a, b = axis_of(input, dim0), axis_of(input, dim1)
     axes = list(range(ndim(input)))
-    if a != b:  # else another tensor of the same memory
+    if a != b:  # equal axes give another tensor of the same memory
         axes[a], axes[b] = b, a
     return ops.permute_dims(input, axes=tuple(axes))
 
@@ -253,13 +253,13 @@ def stack(tensors: Any, dim: Axis = 0) -> Any:
 @torch_means("cat", "concat", "concatenate")
 def cat(tensors: Any, dim: Axis = 0, *, axis: Axis = None) -> Any:
     parts = one_dtype(tensors)
-    if len({ndim(part) for part in parts}) > 1:  # torch skips empty ones of one axis
+    if len({ndim(part) for part in parts}) > 1:  # torch skips empty 1-d tensors
         parts = [part for part in parts if shape_of(part) != (0,)]
     return ops.concat(*parts, axis=axis_of(parts[0], dim if axis is None else axis))
 
 
 def one_dtype(tensors: Any) -> list[Any]:
-    """Return tensors in the widest of their dtypes: 0-d ones count here."""
+    """Return tensors in the widest of their dtypes; here 0-d tensors count fully."""
     dtype = plain(tensors[0]).dtype
     for part in tensors:
         dtype = torch.promote_types(dtype, plain(part).dtype)

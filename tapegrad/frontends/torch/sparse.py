@@ -1,5 +1,5 @@
-"""sparse: sparse tensors of a traced program. On the tape are the tensors that they are made of, and torch's functions
-of sparse tensors, with torch's own gradients, are recorded as functions of those.
+"""sparse: sparse tensors in a traced program. The tape holds the dense tensors that they consist of; torch's functions
+of sparse tensors are recorded as functions of those, with torch's own gradients.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tapegrad.tree.flatten import leaves_of
 
 
 class SparseProxy(WithoutMemory):
-    """A sparse tensor of which some parts are traced; `_moved` if they stand in another order than torch has them."""
+    """A sparse tensor with traced parts; `_moved` if these are ordered differently from torch's."""
 
     _form: Form
     _sparse_parts: tuple[Any, ...] = ()
@@ -36,7 +36,7 @@ class SparseProxy(WithoutMemory):
 
 
 def made(form: Form, parts: tuple[Any, ...], moved: bool = False) -> SparseProxy:
-    """Make the sparse tensor of a form around tensors of which some are traced."""
+    """Return the sparse tensor of a form with traced parts."""
     known = plain(parts[-1])
     proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         SparseProxy, form.size, dtype=known.dtype, device=known.device)
@@ -48,7 +48,7 @@ TRACED.append(made)
 
 
 def sparse_in(args: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the sparse tensors among arguments, in lists, tuples and dicts too, after where they stand."""
+    """Yield the path and value of each sparse tensor among arguments, also in lists, tuples and dicts."""
     for key, arg in args.items() if type(args) is dict else enumerate(args):
         if type(arg) in (list, tuple, dict):
             yield from sparse_in(arg, (*path, key))
@@ -57,7 +57,7 @@ def sparse_in(args: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
 
 
 def replaced(args: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """Return nested arguments with something else at a place."""
+    """Return nested arguments with the value at a path replaced."""
     if not path:
         return new
     if type(args) is dict:
@@ -67,9 +67,9 @@ def replaced(args: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 @functools.cache
 def of_parts(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of torch as one of the tensors that sparse tensors are made of, which stand behind its `count`
-    own arguments; `forms` tell of each sparse one where it stood, and which it is made of. Of a sparse result it
-    returns these.
+    """Return a function of torch as a function of dense tensors: the parts of its sparse arguments follow its `count`
+    own arguments. Each of `forms` has a sparse argument's path, its form and the range of its parts. A sparse result is
+    returned as its parts.
     """
     def run(*args: Any, forms: tuple[Any, ...], count: int, **kwargs: Any) -> Any:
         given: Any = {**dict(enumerate(args[:count])), **kwargs}
@@ -83,9 +83,9 @@ def of_parts(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def call(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of torch with sparse tensors, or of one that makes them."""
+    """Call a function of torch with sparse tensors, or one that makes them."""
     meaning, name = MEANINGS.get(func), spelled(func)
-    if func in FACTS and meaning is None:  # its size is fixed, whatever number of places it has
+    if func in FACTS and meaning is None:  # the shape is static, whatever the number of stored elements
         for x in traced_parts(args):
             if isinstance(x, Traced):
                 x._fact("dtype", dtype_of(plain(x)))  # type: ignore[attr-defined]
@@ -128,7 +128,7 @@ def recorded(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 
 def untraced(x: Any) -> Any:
-    """Return nested arguments with plain tensors for traced ones, sparse ones too."""
+    """Return nested arguments with plain tensors in place of traced ones, sparse ones included."""
     if isinstance(x, (tuple, list)):
         return type(x)(map(untraced, x))
     if type(x) is dict:
@@ -136,13 +136,13 @@ def untraced(x: Any) -> Any:
     return put_together(x._form, tuple(map(plain, x._sparse_parts))) if type(x) is SparseProxy else plain(x)
 
 
-# -- what is asked of a sparse tensor, and given by its parts
+# -- queries of a sparse tensor that its parts answer
 
 MEANINGS: dict[Any, Callable[..., Any]] = {}
 
 
 def means(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what functions of torch mean for sparse tensors."""
+    """Register the implementation of functions of torch for sparse tensors."""
     def decorate(meaning: Callable[..., Any]) -> Callable[..., Any]:
         MEANINGS.update({fn: meaning for name in names for fn in found(name)})
         return meaning
@@ -150,7 +150,7 @@ def means(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def part(name: str, at: int) -> None:
-    """Let a method return a part of a sparse tensor; torch's own says whether it has it."""
+    """Register a method that returns part `at` of a sparse tensor; torch's own method checks that it exists."""
     method = getattr(torch.Tensor, name)
 
     def read(x: Any) -> Any:
@@ -193,7 +193,7 @@ def coalesce(x: Any) -> Any:
 
 @means("Tensor._coalesced_")
 def claim(x: Any, coalesced: bool) -> Any:
-    """Say of a sparse tensor that it is coalesced, or that it is not."""
+    """Set whether a sparse tensor counts as coalesced."""
     x.__dict__.update(_form=x._form._replace(coalesced=coalesced), _moved=x._moved and not coalesced)
     return x
 
@@ -214,12 +214,12 @@ def text(x: Any, *_: Any, **__: Any) -> str:
     return f"SparseProxy({untraced(x)!r})"
 
 
-# -- products with dense tensors, and what else has derivatives of every order
+# -- products with dense tensors, and other functions that have derivatives of every order
 
 
 def by_rows(x: Any) -> tuple[Any, Any, Any, bool] | None:
-    """Return the numbers of a sparse matrix, their columns, where each row begins, and whether these are rows of its
-    transpose; None for what is no such matrix.
+    """Return the numbers of a sparse matrix, their columns, the offsets of rows, and whether these are rows of the
+    transpose; None if it is not such a matrix.
     """
     form, (*places, values) = taken_apart(x)
     if len(form.size) != 2 or len(plain(values).shape) != 1:
@@ -237,7 +237,7 @@ def by_rows(x: Any) -> tuple[Any, Any, Any, bool] | None:
 
 @means("sparse.mm", "mm", "matmul", "mv", "spmm", "Tensor.mm", "Tensor.matmul", "Tensor.mv", "Tensor.__matmul__")
 def matmul(a: Any, b: Any, *more: Any) -> Any:
-    """Return the product of a sparse matrix and a dense one, or the other way round."""
+    """Return the product of a sparse matrix and a dense tensor, in either order."""
     left, right = is_sparse_tensor(a), is_sparse_tensor(b)
     stored = by_rows(a if left else b) if left != right and not more else None
     known, x = (a, b) if left else (b, a)
@@ -266,7 +266,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 
 
 def traced_parts(args: Any) -> Iterator[Any]:
-    """Yield the traced tensors among arguments, and among the parts of sparse ones."""
+    """Yield the arguments, sparse tensors as their parts."""
     for x in args:
         yield from x._sparse_parts if type(x) is SparseProxy else (x,)
 
@@ -288,7 +288,7 @@ def to_dense(x: Any, dtype: Any = None, *, masked_grad: Any = None) -> Any:
     return values.new_zeros(form.size).index_put(at, values, accumulate=True)
 
 
-# -- made of dense tensors
+# -- constructors from dense tensors
 
 
 def making(func: Callable[..., Any], *args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:
@@ -302,7 +302,7 @@ def making(func: Callable[..., Any], *args: Any, requires_grad: bool = False, **
 
 def around(func: Callable[..., Any], names: tuple[str, ...], *args: Any, size: Any = None, dtype: Any = None,
            device: Any = None, requires_grad: bool = False, **kwargs: Any) -> Any:
-    """Return a sparse tensor of places and numbers, as they are given; a size that places decide is guarded."""
+    """Return a sparse tensor of given indices and numbers; a size that the indices decide is guarded."""
     if requires_grad:
         return making(func, requires_grad=True)
     parts = [x if isinstance(plain(x), torch.Tensor) else torch.as_tensor(x)
@@ -319,7 +319,7 @@ def around(func: Callable[..., Any], names: tuple[str, ...], *args: Any, size: A
 
 
 def size_of(func: Callable[..., Any], *parts: Any, **kwargs: Any) -> tuple[int, ...]:
-    """Return the size that torch takes a sparse matrix to have of which none is told."""
+    """Return the size that torch infers for a sparse tensor."""
     if func is torch.sparse_coo_tensor:
         return (*(int(row.max()) + 1 for row in parts[0]), *parts[1].shape[1:])
     sizes = (len(parts[0]) - 1, int(parts[1].max()) + 1)

@@ -1,5 +1,5 @@
-"""Functions of torch that bring running statistics up to date among their arguments: on a tape they return
-them, and a write follows.
+"""Functions of torch that update running statistics among their arguments: on a tape they return the updated ones,
+which are then written.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _STATISTICS = ("running_mean", "running_var")
 
 @functools.cache
 def _with_statistics(func: Callable[..., Any]) -> Any:
-    """Return the function that leaves its statistics as they are, and returns what it would have made of them too."""
+    """Return a function that leaves its statistics unchanged and also returns the updated ones."""
     def run(input: Array, weight: Array, bias: Array, mean: Any, var: Any, *args: Any, **kwargs: Any) -> Any:
-        # torch has no gradient by these, and counts no version up for some of the writes
+        # torch has no gradient by the statistics, and some of its writes do not increment their version counters
         copies = [None if x is None else x.detach().clone() for x in (mean, var)]
         return func(input, weight, bias, *copies, *args, **kwargs), *copies
     run.__name__, run.made = func.__name__, ("statistics", func)  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ def _updates(func: Any, flag: str = "training") -> None:
         tracer = tracer_of(leaves_of((args, kwargs)))
         names = ("input", "weight", "bias", *_STATISTICS, flag)
         known = dict(zip(names, args)) | kwargs
-        # an overload that has no statistics
+        # the overload without statistics
         if known.get(flag) is False or (len(args) > 3 and isinstance(args[3], bool)):
             return generic(tracer, func, args, kwargs)
         first = [known.pop(name, None) for name in names[:5]]

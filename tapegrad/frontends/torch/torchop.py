@@ -1,7 +1,7 @@
-"""TorchOp: a function of torch recorded whole; its value and its gradient are torch's own.
+"""TorchOp: a function of torch recorded whole, with torch's own value and gradient.
 
-The pullback is torch.autograd's of that one call. It is itself a function of torch's, and so recorded the same way
-where it is played on proxies: gradients of gradients need nothing more.
+The pullback is torch.autograd's of that one call. It is a function of torch's too, and is recorded the same way when it
+is called with proxies, which gives gradients of gradients.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tensors_in(x: Any) -> Iterator[Any]:
 
 
 def mapped(fn: Callable[[Any], Any], x: Any) -> Any:
-    """Return nested tuples, lists and dicts with each tensor replaced."""
+    """Return nested tuples, lists and dicts with `fn` applied to each tensor."""
     if isinstance(x, (tuple, list)):
         parts = [mapped(fn, part) for part in x]
         return tuple_of(type(x), parts) if isinstance(x, tuple) else type(x)(parts)
@@ -53,11 +53,11 @@ _PLAIN = frozenset([bool, int, float, complex, str, type(None), torch.dtype, tor
 
 
 def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments that are `given` for some, those which are objects, as a module is, around the
-    tensors given for theirs.
+    """Return the arguments `given`, with each object in `args` (such as a module) rebuilt around the given tensors in
+    place of its own.
 
-    A user's backward may differentiate the module by the parameters that were passed beside it. Raises UnknownFunction
-    where it is not clear which argument one of them is.
+    A user's backward may differentiate the module by parameters that are also passed beside it. Raises UnknownFunction
+    if a tensor in an object may be more than one argument.
     """
     objects = {i: [x for x in leaves_of(arg) if is_tensor(x)] for i, arg in enumerate(args)
                if not (is_tensor(arg) or type(arg) in _PLAIN)}
@@ -86,7 +86,7 @@ def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def same_place(x: Any, y: Any) -> bool:
-    """Return whether two tensors are one, or views of the same elements."""
+    """Return whether two tensors are the same, or views of the same elements."""
     return x is y or (x.numel() > 0
                       and (x.data_ptr(), x.dtype, x.shape, x.stride()) == (y.data_ptr(), y.dtype, y.shape, y.stride()))
 
@@ -96,23 +96,24 @@ def has_derivative(x: Any) -> bool:
     return bool((x := plain(x)).is_floating_point() or x.is_complex())
 
 
-WRONG_AT_LAST = ("layer_norm", "batch_norm", "instance_norm")  # of which torch's third derivatives are wrong (2.13)
+WRONG_AT_LAST = ("layer_norm", "batch_norm", "instance_norm")  # their third derivatives are wrong in torch (2.13)
 MADE: dict[str, Callable[..., Any]] = {}
-"""What makes the ops of functions of torch, by kind: so a file names them, and what they are made of."""
+"""The functions that make ops of torch's functions, by kind; a saved tape names the kind and its arguments."""
 
 
 class TorchOp(Op):
-    """A function of torch, recorded whole. `names` are the keywords of its last positional
-    arguments, which may be traced.
+    """A function of torch, recorded whole. `names` are the keywords of its last positional arguments, which may be
+    traced.
 
-    `refused` tells for each kind of call by which of its tensors torch has no gradient, once that has been tried.
-    `cure` says what to do where torch's own backward fails, which runs no code of the user's then; its backward of that
-    may be wrong, and is refused: the pullback is `final`. A pullback is `of` an op. Its first arguments are the
-    cotangents of `count` parts of that one's value, or where this is None one of the whole; its `order` counts the
-    pullbacks, `first` all such arguments. `made` says of what kind of MADE it is, and of what it was made.
+    refused: for each kind of call, the tensors by which torch has no gradient, found by trial, with the reasons.
+    cure: what to try if torch's own backward fails, for functions without code of the user's. Their second derivatives
+    may be wrong and are refused: the pullback is `final`.
+    of: the op of which this op is a pullback. Its first arguments are the cotangents of `count` parts of that op's
+    value (None: of the whole value); `order` counts the pullbacks, and `first` all their cotangent arguments.
+    made: the kind in MADE and the arguments from which the op was made.
     """
 
-    watched = True  # a compiled tape looks whether its results are such as it was made for
+    watched = True  # a compiled tape checks that results have the properties that it was compiled for
 
     def __init__(self, name: str, func: Callable[..., Any], draws: bool = False) -> None:
         super().__init__(name, func, Rrule(self.forward), effects=Effects(nested=True, draws=draws), torch=func,
@@ -125,7 +126,7 @@ class TorchOp(Op):
         self.refused: dict[Any, dict[int, str]] = {}
 
     def run(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> Any:
-        """Call the function, on tensors that torch's own tape does not follow; traced ones are recorded."""
+        """Call the function on tensors detached from torch's own tape; record it if an argument is traced."""
         known = {"names": names, **kwargs} if names else kwargs
         tracer = tracer_of(leaves_of(args))
         if tracer is not None:
@@ -136,8 +137,8 @@ class TorchOp(Op):
     __call__ = run
 
     def call(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function on real values; raise MutationError if it writes to one, GuardError if other parts of what
-        it returns are None than are `absent` in the recorded call.
+        """Call the function on real values. Raise MutationError if it writes to one, GuardError if the parts of its
+        result that are None differ from the recorded `absent`.
         """
         absent = kwargs.get("absent", ())
         kwargs = {key: value for key, value in kwargs.items() if key != "absent"}
@@ -160,22 +161,21 @@ class TorchOp(Op):
 
     def start(self, args: tuple[Any, ...], names: tuple[str, ...] = (), only: Collection[int] | None = None,
               **kwargs: Any) -> tuple[Any, Any]:
-        """Return the value of a call, and torch's own tape of it."""
+        """Return a call's value, and torch's own tape of it."""
         with torch.no_grad():
             graph = self.begin(moved(args), names, kwargs, only=only)
         return mapped(detached, graph[0]), graph
 
     def finish(self, graph: tuple[Any, list[Any]], dy: Cotangent, again: bool) -> tuple[Any, ...]:
-        """Return what flows back through such a tape, which is kept if it is walked `again`."""
+        """Return the cotangents of such a tape's roots; the tape is kept if it is used `again`."""
         dxs = vjp(self, *graph, dy, create=False, again=again)
         return tuple([None if dx is None else dx.detach() for dx in dxs])
 
     def begin(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any],
               create: bool = False, only: Collection[int] | None = None) -> tuple[Any, list[Any]]:
-        """Call the function on torch's own tape: its value, and the tensors to differentiate by, None for one
-        by which torch has no gradient, or that is none of the `only` ones.
-
-        With `create` they stay on a tape of torch's that they are on.
+        """Call the function on torch's own tape; return its value, and its roots, the tensors to differentiate by. A
+        root is None if torch has no gradient by it, or if it is not among `only`. With `create`, tensors stay attached
+        to the tape of torch's that they are on.
         """
         def attempt(wanted: Callable[[int], bool]) -> tuple[Any, list[Any]]:
             roots: list[Any] = []
@@ -208,36 +208,36 @@ class TorchOp(Op):
         return made
 
     def reasons(self, args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> dict[int, str]:
-        """Return why torch has no gradient by some of a call's tensors, by their positions
-        among those that have a derivative.
+        """Return the reasons why torch has no gradient by some of a call's tensors, by their positions among those that
+        have a derivative.
         """
         return self.refused.get(kind_of_call(args, names, kwargs), {}) if self.refused else {}
 
     def forward(self, *args: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, Any]:
-        """Call the function on torch's own tape: its value, and the pullback that walks it."""
+        """Call the function on torch's own tape; return its value, and the pullback that uses the tape."""
         pb = Vjp(self, args, names, kwargs)
         if tracer_of(leaves_of(args)) is not None:
             return self.run(*args, names=names, **kwargs), pb
         return mapped(detached, pb.begin()), pb
 
     def split(self, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-        """Return the cotangent that a pullback is given, and the arguments of what it is the pullback of."""
+        """Return the cotangent among a pullback's arguments, and the arguments of the op that it is the pullback of."""
         return (args[0], tuple(args[1:])) if self.count is None else (tuple(args[:self.count]),
                                                                       tuple(args[self.count:]))
 
     def pullback(self, y: Array, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location | None = None) -> Any:
-        """Return the pullback of a call that has its value; it makes the call again."""
+        """Return the pullback of a call whose value is known; it calls the function again."""
         known = dict(kwargs)
         return Vjp(self, args, known.pop("names", ()), known)
 
 
 def nones(y: Any) -> tuple[int, ...]:
-    """Return which parts of a result are None."""
+    """Return the positions of the parts of a result that are None."""
     return tuple([i for i, part in enumerate(y if isinstance(y, (tuple, list)) else (y,)) if part is None])
 
 
 def kind_of_call(args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what decides by which arguments torch has a gradient: shapes and dtypes, and all that is no tensor."""
+    """Return the cache key of `refused`: shapes and dtypes of tensors, and the other arguments."""
     def told(x: Any) -> Any:
         x = plain(x)
         return (f"{x.dtype}{list(x.shape)}" if is_tensor(x) else tuple(map(told, x)) if isinstance(x, (tuple, list))
@@ -246,15 +246,15 @@ def kind_of_call(args: tuple[Any, ...], names: tuple[str, ...], kwargs: dict[str
 
 
 def is_refusal(err: Exception) -> bool:
-    """True if torch says that it has no gradient by an argument, or takes a number there and
-    no tensor with a gradient.
+    """True if torch's error says that it has no gradient by an argument, or that it takes a number there and not a
+    tensor with a gradient.
     """
     words = ("differentia", "derivative", "gradient", "requires_grad", "requires grad", "require grad")
     return isinstance(err, TypeError) or any(word in str(err) for word in words)
 
 
 def moved(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return arguments with arrays as tensors, all on one device."""
+    """Return arguments with arrays converted to tensors, all on one device."""
     if not any(isinstance(arg, np.ndarray) for arg in args):
         return args
     device = device_of(tensors_in(args))
@@ -262,7 +262,7 @@ def moved(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Vjp(OfOp):
-    """The pullback of a call of torch's."""
+    """The pullback of a recorded call of torch's."""
 
     __slots__ = ("args", "kwargs", "names", "roots", "y")
 
@@ -272,7 +272,7 @@ class Vjp(OfOp):
         self.y: Any = None
 
     def begin(self) -> Any:
-        """Make the call on torch's own tape."""
+        """Call the function on torch's own tape."""
         self.y, self.roots = self.op.begin(moved(self.args), self.names, self.kwargs)
         return self.y
 
@@ -289,7 +289,7 @@ class Vjp(OfOp):
         return self.cotangents(moved(self.args), vjp(self.op, self.y, self.roots or [], dy, create=False, again=True))
 
     def record(self, dy: Cotangent) -> tuple[Any, ...]:
-        """Record the pullback as an operation, where it is played on proxies."""
+        """Record the pullback as an operation, when it is called with proxies."""
         known = {"names": self.names, **self.kwargs} if self.names else self.kwargs
         dy = unwrap(mapped_cotangent(dy))
         parts = dy if isinstance(dy, tuple) and not any(isinstance(part, tuple) for part in dy) else None
@@ -297,8 +297,8 @@ class Vjp(OfOp):
         return self.cotangents(self.args, op(*((dy,) if parts is None else parts), *self.args, **known))
 
     def cotangents(self, args: tuple[Any, ...], dxs: Iterable[Any]) -> tuple[Any, ...]:
-        """Return the cotangents of the arguments from those of their tensors; what has none
-        raises when it is asked for.
+        """Return the cotangents of the arguments from those of their tensors; one that torch does not have raises when
+        it is read.
         """
         reasons = self.op.reasons(args, self.names, self.kwargs)
         if self.op.order > 1 and any(name in self.op.__name__ for name in WRONG_AT_LAST):
@@ -310,7 +310,7 @@ class Vjp(OfOp):
 
 
 class Refused:
-    """Stands for a cotangent that torch does not compute; `why` says which."""
+    """A cotangent that torch does not compute, with the reason."""
 
     __slots__ = ("why",)
 
@@ -319,7 +319,7 @@ class Refused:
 
 
 class Cotangents(tuple[Any, ...]):
-    """Cotangents of which some cannot be had: asking for one of these raises MissingRule."""
+    """Cotangents of which some are missing: reading one of these raises MissingRule."""
 
     name: str
 
@@ -337,7 +337,7 @@ class Cotangents(tuple[Any, ...]):
 
 
 def mapped_cotangent(dy: Cotangent) -> Any:
-    """Return a cotangent with 0 where nothing flows."""
+    """Return a cotangent with 0.0 for zero tangents."""
     if isinstance(dy, (tuple, list)):
         return tuple(map(mapped_cotangent, dy))
     return 0.0 if isinstance(dy, ZeroTangent) else dense(dy)
@@ -353,7 +353,7 @@ def cotangent(arg: Any, dxs: Iterator[Any]) -> Any:
 
 
 def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, again: bool) -> list[Any]:
-    """Return what flows back to each root of a call, None to one that is None."""
+    """Return the cotangents of a call's roots, None for a root that is None."""
     given = list(flowing(y, unwrap(mapped_cotangent(dy))))
     pairs = [(out, cast(part, out).expand(out.shape)) for out, part in given if out.requires_grad]
     known = [root for root in roots if root is not None]
@@ -377,8 +377,8 @@ def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, ag
 
 @contextmanager
 def collectives_refused(op: TorchOp) -> Iterator[None]:
-    """Raise MissingRule where torch's own tape holds a collective: of it torch has no gradient, passes on the cotangent
-    of this process alone, and only warns.
+    """Raise MissingRule if torch's own tape holds a collective without a gradient: torch passes on the cotangent of
+    this process only, and just warns.
     """
     dist = torch.distributed
     if not (dist.is_available() and dist.is_initialized()):
@@ -395,20 +395,19 @@ def collectives_refused(op: TorchOp) -> Iterator[None]:
 
 
 def autograd_records() -> bool:
-    """Return whether what is made of a tensor that requires a gradient requires one: not in inference mode, nor below
-    torch's autograd, as in a dispatch mode.
+    """Return whether torch's autograd records calls; it does not in inference mode, nor in a dispatch mode, below it.
     """
     with torch.enable_grad():
         return bool(torch.ones((), requires_grad=True).neg().requires_grad)
 
 
 def dense_tensor(x: Any) -> Any:
-    """Return a tensor as a dense one: the gradient of some functions is sparse, as that of an embedding is."""
+    """Return a tensor as a dense one: some gradients, such as an embedding's, are sparse."""
     return x if x.layout is torch.strided else x.to_dense()
 
 
 def flowing(y: Array, dy: Cotangent) -> Iterator[tuple[Any, Any]]:
-    """Yield the tensors of a value, each with its cotangent."""
+    """Yield the tensors of a value with their cotangents."""
     if is_tensor(y):
         if dy is not None and has_derivative(y):
             yield y, dy
@@ -418,7 +417,7 @@ def flowing(y: Array, dy: Cotangent) -> Iterator[tuple[Any, Any]]:
 
 
 def kernels(twice: bool) -> Any:
-    """Return a context in which, for gradients of gradients, torch chooses no kernel of attention without these."""
+    """Return a context in which, if `twice`, torch's attention uses the kernel that has second derivatives."""
     if not twice:
         return nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -431,10 +430,10 @@ def vjp_op(op: TorchOp, count: int | None = None) -> TorchOp:
     def run(*given: Any, names: tuple[str, ...] = (), **kwargs: Any) -> tuple[Any, ...]:
         (dy, args), create = made.split(given), torch.is_grad_enabled()
         with torch.enable_grad():
-            # a view made under no_grad requires a gradient, and is on no tape
+            # a view made under no_grad requires a gradient, but is on no tape
             y, roots = op.begin(args, names, kwargs, create=create)
             dxs = vjp(op, y, roots, dy, create=create, again=create)
-            # of a sum torch gives one tensor for both, the cotangent itself
+            # torch may return one tensor for both operands of a sum, the cotangent itself
             return tuple(dxs) if create else tuple([None if dx is None else dx.detach() for dx in dxs])
     made = TorchOp(f"{op.__name__}_vjp", run)
     made.cure, made.final, made.of, made.count, made.made = op.cure, bool(op.cure), op, count, ("vjp", op, count)
@@ -444,7 +443,7 @@ def vjp_op(op: TorchOp, count: int | None = None) -> TorchOp:
 
 
 def of_members(members: Members, *args: Any, **kwargs: Any) -> Any:
-    """Batch a function of torch, or the pullback of one: `torch.vmap` of it is a function of torch again."""
+    """Batch a function of torch, or its pullback, by `torch.vmap`, which gives a function of torch again."""
     op = members.op
     absent = kwargs.get("absent", ())
     if op.refused or op.final or (op.of and (op.of.refused or absent)):  # type: ignore[attr-defined]
@@ -455,8 +454,8 @@ def of_members(members: Members, *args: Any, **kwargs: Any) -> Any:
 
 @functools.cache
 def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, ...]) -> TorchOp:
-    """Return the op of a whole batch of calls of a function of torch; the arguments are batched along these axes, and
-    the parts of its value that are `absent` are None.
+    """Return the op of a batch of calls of a function of torch. `in_dims` are the arguments' batch axes; the parts of
+    its value at `absent` are None.
     """
     def run(*args: Any, **more: Any) -> Any:
         names = [*more][:len(in_dims) - len(args)]
@@ -478,7 +477,7 @@ def mapped_op(op: TorchOp, in_dims: tuple[int | None, ...], absent: tuple[int, .
 
 
 def pure(op: TorchOp) -> Callable[..., Any]:
-    """Return what an op computes as a function that torch's transforms take: pullbacks by torch.func."""
+    """Return an op's function in a form that torch's transforms take: pullbacks are computed by torch.func."""
     if op.of is None:
         return op.impl
     of = pure(op.of)

@@ -1,4 +1,4 @@
-"""Writes of torch's in place: methods that end in an underscore, `x[i] = v`, `out=`, `inplace=True`."""
+"""torch's in-place writes: methods with a trailing underscore, `x[i] = v`, `out=`, `inplace=True`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tapegrad.trace.outside_arrays import write_refused
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
-# Operators in place, by the functions that they are the same as.
+# In-place operators, by the functions that compute the same.
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__ipow__": "pow",
               "__itruediv__": "true_divide", "__idiv__": "true_divide", "__ifloordiv__": "floor_divide",
               "__imod__": "remainder",
                "__iand__": "bitwise_and", "__ior__": "bitwise_or", "__ixor__": "bitwise_xor",
                "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift"}
-_OWN = frozenset(["bernoulli_"])  # which do something else than their namesakes: `x.bernoulli_()` does not read x
+_OWN = frozenset(["bernoulli_"])  # differ from the functions of the same name: `x.bernoulli_()` does not read x
 
 
 def is_in_place(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
@@ -52,10 +52,10 @@ def owned(x: Array) -> Any:
     return x
 
 
-# -- what torch's own tape does not follow: writes under no_grad, and by way of x.detach() or x.data
+# -- writes that torch's own tape does not record: under no_grad, and through x.detach() or x.data
 
 def attached(x: Any) -> Any:
-    """Return the tensor that `x` is a view of by way of detach(), with its gradient."""
+    """Return the tensor whose view by detach() or `.data` `x` is, with its gradient."""
     path = x._view.path if x._view is not None else ()
     stays = tuple(step for step in path if step.op is not ops.stop_gradient and step.op is not plainly)
     if len(stays) == len(path):
@@ -64,11 +64,10 @@ def attached(x: Any) -> Any:
 
 
 def is_followed(x: Any, value: Any) -> bool:
-    """Return whether torch's own tape follows a write of a value into `x`; raise MutationError
-    where it follows that in part.
+    """Return whether torch's own tape records a write of a value into `x`; raise MutationError if it does so in part.
 
-    Raises RuntimeError, as torch does, where places of `x` are one place of memory, and MutationError
-    where that is so around it.
+    Raises RuntimeError, as torch does, if two elements of `x` share memory, and MutationError if two elements of the
+    tensor that `x` is a view of do.
     """
     if x._view is not None and meets_itself(plain(x._view.storage.layout)):
         raise MutationError("more than one element of a tensor that is written to refers to a single memory location",
@@ -85,7 +84,7 @@ def is_followed(x: Any, value: Any) -> bool:
 
 
 def meets_itself(x: Any) -> bool:
-    """Return whether two places of a tensor may be one place of memory: those of an expanded one are."""
+    """Return whether two elements of a tensor may share memory, as those of an expanded one do."""
     if x.is_contiguous():
         return False
     reach = 0
@@ -113,7 +112,7 @@ def has_flow(value: Array) -> bool:
 
 
 def replace(x: Any, y: Any) -> None:
-    """Write what was computed into all of `x`."""
+    """Overwrite all of `x` with a result."""
     if is_followed(x, y):
         writes.replace(x, y)
     else:
@@ -134,7 +133,7 @@ def write(x: Any, index: tuple[Any, ...], value: Any) -> None:
 
 
 def put(x: Array, y: Array) -> Any:
-    """Write what was computed into `x`, or into each of a list, cast to its dtype as torch casts it; return `x`."""
+    """Write a result into `x`, or results into a list, cast to its dtype as torch casts; return `x`."""
     if isinstance(x, (list, tuple)):
         return type(x)(map(put, x, y))
     target, value = plain(owned(x)), plain(y)
@@ -151,7 +150,7 @@ def put(x: Array, y: Array) -> Any:
 
 
 def in_place(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record a function in place as the one that returns a new tensor, and a write of that."""
+    """Record an in-place function as the one that returns a new tensor, and a write of its result."""
     target = args[0] if args else next(iter(kwargs.values()))
     if not kwargs.get("inplace"):
         for x in target if isinstance(target, (list, tuple)) else [target]:
@@ -160,7 +159,7 @@ def in_place(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kw
 
 
 class _Handle:
-    """What removes a hook in torch; here it is on the tape."""
+    """The handle of a registered hook; the hook is on the tape and cannot be removed."""
 
     def remove(self) -> None:
         raise refused("the removal of a tensor's hook", "it is on the tape already", "a hook that is not registered")
@@ -168,7 +167,7 @@ class _Handle:
 
 @torch_means("Tensor.register_hook")
 def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
-    """Put the hook behind the tensor: what uses it from now on passes its cotangent on through that."""
+    """Replace the tensor by its hooked value: later uses pass their cotangents through the hook."""
     if x._view is not None and x._view.path:
         raise refused("Tensor.register_hook of a view", "what the hook is behind is the whole tensor",
                       "x = tg.hook(fn, x)")
@@ -178,7 +177,7 @@ def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
         raise refused("Tensor.register_hook",
                       "the tensor has been used before, and the hook would not see that part of its gradient",
                       "the hook where the tensor is made, or x = tg.hook(fn, x)")
-    if op.fn is ops.hook:  # behind the first, the tape would call it before
+    if op.fn is ops.hook:  # a hook on top of another would be called before it: both become one
         below, *captured = [tracer.proxy(arg, arg.val, tracer) for arg in op.args]
         put(x, hooked(_in_turn(ops.hook_function(op.kwargs["fn"], captured), hook), below))
     else:
@@ -187,7 +186,7 @@ def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
 
 
 def _in_turn(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the hook that calls two, as torch does in the order in which they were registered."""
+    """Return a hook that calls two in the order in which they were registered, as torch does."""
     def both(dy: Any) -> Any:
         dx = first(dy)
         dx = dy if dx is None else dx
@@ -197,7 +196,7 @@ def _in_turn(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Calla
 
 
 def beside(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what a function in place would write."""
+    """Return the result that an in-place function would write."""
     if kwargs.get("inplace"):
         kwargs = {**kwargs, "inplace": False}
         return FOREIGN[func](*args, **kwargs) if func in FOREIGN else generic(tracer, func, args, kwargs)
@@ -213,13 +212,13 @@ _copies: dict[Any, Callable[..., Any]] = {}
 
 
 def _on_copy(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that does to a copy what `func` does in place, for what torch has in place alone."""
+    """Return a function that applies an in-place function to a copy, where torch has no other form of it."""
     if func not in _copies:
         def run(*args: Any, **kwargs: Any) -> Any:
             if args:
                 y = args[0].clone()
                 func(y, *args[1:], **kwargs)
-            else:  # of torch.nn.init, which passes all by name
+            else:  # torch.nn.init passes all arguments by name
                 name, x = next(iter(kwargs.items()))
                 y = x.clone()
                 func(**{**kwargs, name: y})
@@ -230,7 +229,7 @@ def _on_copy(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def into_out(call: Callable[..., Any], func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Write a result into the `out=` of the call that computed it, and return that."""
+    """Write a result into the `out=` of the call that computed it; return `out`."""
     known = dict(kwargs)
     out = known.pop("out")
     result = call(func, args, known)
@@ -242,7 +241,7 @@ def into_out(call: Callable[..., Any], func: Callable[..., Any], args: tuple[Any
 
 
 def _is_cast(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pairs: list[tuple[Any, Any]]) -> bool:
-    """Return whether what torch writes into the `out=` of a call is its result, cast; True where torch raises."""
+    """Return whether torch writes the cast result into the `out=` of a call; True if torch raises."""
     drawn = random.Drawn(map(plain, leaves_of((args, kwargs))), kwargs.get("generator"))
     given, named = untraced(args), untraced(kwargs)
     try:
@@ -281,7 +280,7 @@ def fill_(x: Array, value: Array) -> Any:
     return copy_(x, value)
 
 
-# -- methods in place that arrange the elements otherwise: the tensor becomes another view of its memory
+# -- in-place methods that rearrange elements: the tensor becomes another view of its memory
 
 
 def _becomes(name: str) -> None:
@@ -289,7 +288,7 @@ def _becomes(name: str) -> None:
         y = getattr(owned(x), name)(*args, **kwargs)
         if y is not x:
             tracer = x._tracer
-            # for those that share memory with it
+            # a proxy of the old view, for tensors that share memory with it
             stays = tracer.proxy(x.__dict__["_op"], x.__dict__["_val"], tracer, views.place(x))
             tracer.inputs = [stays if part is x else part for part in tracer.inputs]
             views.place(y)
@@ -307,7 +306,7 @@ torch_refuses("Tensor.set_", "Tensor.resize_", "Tensor.resize_as_", "resize_as_"
               try_="torch.zeros of that shape, and a write into that; x.as_strided(...)")
 
 
-# -- attributes that are set
+# -- assignments to attributes
 
 
 def _sets(name: str, meaning: Callable[..., Any]) -> None:
@@ -324,7 +323,7 @@ def _assign(name: str, instead: str) -> Callable[..., Any]:
     def refuse(x: Any, value: Any) -> None:
         op = views.peek(value) if isinstance(value, Traced) else None
         if isinstance(op, Call) and op.fn in (plainly, ops.stop_gradient) and op.args[0] is views.peek(x):
-            return  # x.data = x.data, as module.to(...) does where the dtype stays
+            return  # x.data = x.data, as module.to(...) does if the dtype stays
         if value is not None:
             raise MutationError(f"x.{name} = y gives a traced tensor other memory", user_location(), instead)
     return refuse

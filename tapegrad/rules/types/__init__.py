@@ -1,4 +1,4 @@
-"""The types of what ops return, from those of their arguments: families that many ops share.
+"""Result types of ops, computed from the types of their arguments by families that many ops share.
 
 An op names its family by `spec=`: `spec=types.matmul`. See `family`.
 """

@@ -13,7 +13,7 @@ from tapegrad.tape.spec import Spec
 
 
 def product_of(specs: Sequence[Spec], shape: Sequence[int], core: int = 0) -> Spec:
-    """Return the type of a product: a number, or an array that lies row by row; `core` axes of it are no stack's."""
+    """Return the type of a product: a number, or a C-ordered array whose last `core` axes are not stacked."""
     dtype = promoted(*specs)
     plain = len(shape) < core + 2 or all(x.is_contiguous for x in specs)
     return array(dtype, shape, () if plain else None) if shape else number(dtype)
@@ -38,7 +38,7 @@ def matmul(a: Any, b: Any) -> Spec:
 
 
 def by_core(m: int, n: int) -> Any:
-    """Return the family of products of the last `m` and `n` axes of two arrays: vectors of one, matrices of two."""
+    """Return the family of products over the last `m` and `n` axes of two arrays: 1 for vectors, 2 for matrices."""
     def family(a: Any, b: Any) -> Spec:
         specs = numerics((a, b))
         left, right = specs[0].shape, specs[1].shape
@@ -50,14 +50,14 @@ def by_core(m: int, n: int) -> Any:
 
 
 def vdot(a: Any, b: Any) -> Spec:
-    """Return the type of a product of all numbers of two arrays."""
+    """Return the type of the inner product of two flattened arrays."""
     specs = numerics((a, b))
     _summed(specs[0].size, specs[1].size)
     return number(promoted(*specs))
 
 
 def dot(a: Any, b: Any) -> Spec:
-    """Return the type of `np.dot`: the last axis of one array with the last but one of the other."""
+    """Return the type of `np.dot`: the last axis of one array is summed with the last but one of the other."""
     specs = numerics((a, b))
     left, right = specs[0].shape, specs[1].shape
     if not left or not right:
@@ -85,7 +85,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Spec:
 
 
 def einsum(terms: Sequence[str], output: str, xs: Sequence[Any], optimize: Any) -> Spec:
-    """Return the type of a sum of products whose operands' axes have these letters."""
+    """Return the type of a sum of products; `terms` names the axes of each operand by letters."""
     specs = numerics(xs)
     sizes: dict[str, int] = {}
     for term, x in zip(terms, specs, strict=True):
@@ -102,7 +102,7 @@ def einsum(terms: Sequence[str], output: str, xs: Sequence[Any], optimize: Any) 
 
 
 def terms_in_order(terms: Sequence[str], output: str) -> bool:
-    """True if the axes of the output come in one order in all operands: then it lies row by row as they do."""
+    """True if all operands have the output's axes in the same order, so that the result is in C order as they are."""
     return all(sorted(kept, key=output.index) == kept for term in terms
                for kept in [[letter for letter in term if letter in output]])
 

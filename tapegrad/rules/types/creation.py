@@ -1,4 +1,4 @@
-"""creation: the types of arrays that are made of a shape."""
+"""creation: the types of arrays created from a shape."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def of_shape(shape: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Spec:
-    """Return the type of an array of this shape, in double precision unless something else is said."""
+    """Return the type of an array of this shape, float64 by default."""
     found = np.dtype(float if dtype is None else known(dtype))
     return copied(found, array(found, _shape(shape)), order)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **_: Any) -> Spec:
-    """Return the type of an array of one number."""
+    """Return the type of an array filled with one number."""
     found = dtype_of(numeric(fill_value)) if dtype is None else np.dtype(known(dtype))
     return copied(found, array(found, _shape(shape)), order)
 
 
 def like(fills: int) -> Family:
-    """Return the family of new arrays like another, that are filled with so many arguments behind it."""
+    """Return the family of new arrays like the first argument, filled with the next `fills` arguments."""
     def family(x: Any, *others: Any, dtype: Any = None, order: Any = "K", shape: Any = None, **_: Any) -> Spec:
         spec, rest = numeric(x), others[fills:]
         dtype = rest[0] if rest else dtype

@@ -1,7 +1,7 @@
-"""elementwise: the types of what is computed number by number, by NumPy's promotion.
+"""elementwise: the types of elementwise results, by NumPy's promotion.
 
-Beside an array Python's numbers give way; of Python's numbers alone a Python operator makes one again, and NumPy's
-functions one of NumPy's.
+Python numbers are weak beside an array. A Python operator on Python numbers alone yields a Python number, a NumPy
+function a NumPy scalar.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tapegrad.tape.spec import Spec
 
 
 def by_ufunc(ufunc: np.ufunc, operation: Any = None) -> Family:
-    """Return the family of a ufunc, and of the Python operator that means the same of Python's numbers."""
+    """Return the family of a ufunc and of the Python operator that corresponds to it."""
     of_python = _PYTHON.get(operation)
 
     def family(*xs: Any) -> Spec:
@@ -50,16 +50,14 @@ def by_ufunc(ufunc: np.ufunc, operation: Any = None) -> Family:
 
 
 def _is_python(specs: list[Spec]) -> bool:
-    """True for numbers of which Python's arithmetic makes one of Python's: to its complex numbers `np.float64` is a
-    float, as its class is derived from that.
+    """True if Python's arithmetic on these yields a Python number. np.float64 is a subclass of float, so a Python
+    complex accepts it as an operand.
     """
     return all(x.is_python for x in specs) or (specs[0].type is complex and specs[-1].type is np.float64)
 
 
 def by_scipy(name: str, *, scalar: Any = None, part: int | None = None) -> Family:
-    """Return the family of a ufunc of scipy.special, or of one of the results of one; `scalar` is what takes its place
-    on floats where SciPy has not been imported.
-    """
+    """Return the family of a scipy.special ufunc or its result `part`; `scalar` replaces it until SciPy is imported."""
     def family(*xs: Any) -> Spec:
         specs = numerics(xs)
         if scalar is not None and "scipy.special" not in sys.modules and issubclass(specs[0].type, float):
@@ -73,8 +71,8 @@ def by_scipy(name: str, *, scalar: Any = None, part: int | None = None) -> Famil
 
 
 def by_scipy_part(name: str, double: bool = False) -> Family:
-    """Return the family of one of the results of a function of scipy.special, which a call says by its number; one
-    that computes in `double` precision gives back the type of its arguments.
+    """Return the family of a scipy.special function whose result is chosen by the argument `part`; one that computes in
+    `double` precision returns the type of its arguments.
     """
     parts = functools.cache(lambda part: by_scipy(name, part=part))
 
@@ -85,14 +83,14 @@ def by_scipy_part(name: str, double: bool = False) -> Family:
 
 
 def by_loop(ufunc: np.ufunc) -> Family:
-    """Return the family of a function of one array that is computed by a ufunc: its dtype is that of the ufunc's."""
+    """Return the family of a function of one array that has the ufunc's result dtype."""
     def family(x: Any, *_: Any, **__: Any) -> Spec:
         return _by_loop(ufunc, [numeric(x)])
     return family
 
 
 def recast(x: Spec, dtype: Any) -> Spec:
-    """Return the type of a number or array in another dtype, which lies as it does."""
+    """Return the type of a number or array in another dtype with the same layout."""
     if not x.is_array:
         return number(dtype)
     strides = x.strides and tuple([step // x.itemsize * dtype.itemsize for step in x.strides])
@@ -103,15 +101,15 @@ _NARROW = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.complex64))
 
 
 def of_integer(name: str) -> Family:
-    """Return the family of a function of scipy.special of an integer and a number, or of its `derivative`."""
+    """Return the family of a scipy.special function of an integer and a number, or of its `derivative`."""
     def family(n: Any, x: Any, derivative: Any = False) -> Spec:
         order, x = numerics([n, x])
         if x.dtype in _NARROW:
             raise Unknown("SciPy chooses a loop")
-        x = recast(x, np.result_type(dtype_of(x), float))  # SciPy makes arrays of numbers, and reflects in double
+        x = recast(x, np.result_type(dtype_of(x), float))  # SciPy makes arrays, and reflects in double
         order = number(np.dtype(int)) if not order.shape else recast(order, np.dtype(int))
         found = by_scipy(f"_{name}_d" if known(derivative) else f"_{name}")(order, x)
-        # of other arrays SciPy 1.15 makes one in C's order
+        # for other arrays SciPy 1.15 makes one in C order
         return found if x.is_contiguous else array(found.dtype, found.shape, None)
     return family
 
@@ -123,9 +121,7 @@ def branch(x: Any, k: Any) -> Spec:
 
 
 def integral(*xs: Any, powers: Any = None) -> Spec:
-    """Return the type of what is integrated in double precision, and has the dtype of the arrays; of the numbers too
-    where there are `powers`.
-    """
+    """Return the type of an integral in double precision, in the arrays' dtype; with `powers`, the numbers' too."""
     specs = numerics(xs)
     dtypes = [dtype_of(x) for x in specs if x.is_array or powers is not None]
     dtype = np.result_type(np.float32, *dtypes) if dtypes else np.dtype(np.float64)
@@ -133,13 +129,13 @@ def integral(*xs: Any, powers: Any = None) -> Spec:
 
 
 def in_double(*xs: Any, **_: Any) -> Spec:
-    """Return the type of what is computed in double precision."""
+    """Return the type of a result computed in double precision."""
     specs = numerics(xs)
     return _row_by_row(np.result_type(promoted(*specs), np.float64), specs)
 
 
 def boxed_in_double(x: Any, n: Any = 0) -> Spec:
-    """Return the type of an array that is computed in double precision, also of no axes."""
+    """Return the type of an array computed in double precision, possibly without axes."""
     spec = numeric(x)
     dtype = np.result_type(dtype_of(spec), np.float64)
     return array(dtype, spec.shape, () if spec.is_contiguous else None)
@@ -192,7 +188,7 @@ _PYTHON: dict[Any, Callable[..., type]] = {
 
 @by_value
 def power(x: Any, p: Any) -> Spec:
-    """Return the type of `x ** p`: of Python's numbers values decide it, unless the exponent is known."""
+    """Return the type of `x ** p`; for Python numbers it depends on values unless the exponent is known."""
     base, exponent = numerics((x, p))
     if _is_python([base, exponent]):
         if complex in (base.type, exponent.type):
@@ -215,21 +211,21 @@ def power(x: Any, p: Any) -> Spec:
     return _by_loop(np.power, [base, exponent])
 
 
-# of an array of low precision by a scalar of a higher one; so before NumPy 2.3
+# Before NumPy 2.3 a low-precision array keeps its dtype when squared by a scalar exponent of higher precision.
 _SQUARES_KEEP_THEIR_TYPE = (np.ones(1, np.float32) ** np.float64(2)).dtype == np.float32
 
 
-# -- others, number by number
+# -- other elementwise functions
 
 
 def floating(*xs: Any, **_: Any) -> Spec:
-    """Return the type of what a formula of floating numbers makes of these: integers become double precision."""
+    """Return the type of a floating-point formula of these: integers become double precision."""
     specs = numerics(xs)
     return made(inexact(promoted(*specs)), np.broadcast_shapes(*[x.shape for x in specs]), specs)
 
 
 def floating_array(*xs: Any, **_: Any) -> Spec:
-    """Return the same where it is an array, also of no axes: what `np.where` makes."""
+    """Return the same type as an array, possibly without axes, as `np.where` makes."""
     specs = numerics(xs)
     shape = np.broadcast_shapes(*[x.shape for x in specs])
     dtype = inexact(promoted(*specs))
@@ -237,7 +233,7 @@ def floating_array(*xs: Any, **_: Any) -> Spec:
 
 
 def chosen(condition: Any, a: Any, b: Any) -> Spec:
-    """Return the type of `np.where`: an array, also of no axes."""
+    """Return the type of `np.where`: an array, possibly without axes."""
     specs = numerics((condition, a, b))
     dtype, shape = promoted(*specs[1:]), np.broadcast_shapes(*[x.shape for x in specs])
     return array(dtype, shape, together_in_memory(dtype.itemsize, shape, specs))
@@ -251,13 +247,13 @@ def angle(z: Any, deg: Any = False) -> Spec:
 
 
 def interpolated(x: Any, xp: Any, fp: Any, *_: Any, **__: Any) -> Spec:
-    """Return the type of values between points, in double precision."""
+    """Return the type of interpolated values, in double precision."""
     spec, dtype = numeric(x), np.dtype(np.complex128 if numeric(fp).is_complex else np.float64)
     return made(dtype, spec.shape)
 
 
 def clipped(x: Any, low: Any = None, high: Any = None) -> Spec:
-    """Return the type of a number or array between bounds, of which one may be missing."""
+    """Return the type of a number or array clipped to bounds, either of which may be None."""
     specs = numerics([part for part in (x, low, high) if part is not None])
     return made(promoted(*specs), np.broadcast_shapes(*[part.shape for part in specs]), specs)
 
@@ -271,7 +267,7 @@ def rounded(x: Any, decimals: Any = 0) -> Spec:
 
 
 def part(x: Any) -> Spec:
-    """Return the type of a real or imaginary part: of a complex array every second number."""
+    """Return the type of a real or imaginary part; for a complex array, a view of every second number."""
     spec = numeric(x)
     if spec.is_python:
         return python(float if spec.type in (float, complex) else int)
@@ -280,18 +276,18 @@ def part(x: Any) -> Spec:
 
 
 def imaginary(x: Any) -> Spec:
-    """Return the type of an imaginary part, which of real numbers are new zeros."""
+    """Return the type of an imaginary part; for real arrays, new zeros."""
     spec = numeric(x)
     return part(x) if spec.kind == "c" or not spec.is_array else copied(spec.dtype, spec)
 
 
 def conjugated(x: Any) -> Spec:
-    """Return the type of a conjugate; a complex number of Python's stays one."""
+    """Return the type of a conjugate; a Python complex remains one."""
     spec = numeric(x)
     return spec if spec.type is complex else _by_loop(np.conjugate, [spec])
 
 
-# -- numbers and arrays as they are, in another dtype, or in memory of their own
+# -- the same numbers, in another dtype or in new memory
 
 
 def itself(x: Any, *_: Any, **__: Any) -> Spec:
@@ -305,7 +301,7 @@ def second(_x: Any, value: Any) -> Spec:
 
 
 def new_array(x: Any) -> Spec:
-    """Return the type of `np.array(x)`, an array also of no axes."""
+    """Return the type of `np.array(x)`: an array, possibly without axes."""
     spec = numeric(x)
     return copied(dtype_of(spec), spec)
 
@@ -317,13 +313,13 @@ def copy(x: Any, order: str = "K") -> Spec:
 
 
 def as_number(x: Any) -> Spec:
-    """Return the type of `np.asarray(x)[()]`: an array of no axes is a number."""
+    """Return the type of `np.asarray(x)[()]`: an array without axes becomes a number."""
     spec = numeric(x)
     return spec if spec.has_axes else number(dtype_of(spec))
 
 
 def cast(x: Any, dtype: Any) -> Spec:
-    """Return the type of an array in another dtype; of no axes it is a number."""
+    """Return the type of an array in another dtype; without axes it becomes a number."""
     spec, dtype = numeric(x), np.dtype(known(dtype))
     return copied(dtype, spec) if spec.shape else number(dtype)
 
@@ -339,7 +335,7 @@ def element(_x: Any, dtype: Any) -> Spec:
 
 
 def item(x: Any, *_: Any) -> Spec:
-    """Return the type of the Python number that an array has in one place."""
+    """Return the type of the Python number at one place of an array."""
     dtype = dtype_of(numeric(x))
     kind = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[dtype.kind]
     if dtype.char in "gG":
@@ -355,7 +351,7 @@ def converted(to: Any) -> Spec:
 
 
 def always(kind: type) -> Family:
-    """Return the family of what is a Python number of one type whatever it is of."""
+    """Return the family of a result that is always a Python number of one type."""
     return lambda *_, **__: python(kind)
 
 

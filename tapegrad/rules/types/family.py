@@ -1,8 +1,8 @@
-"""family: how an op says the type of its result, and the type of a call.
+"""family: the interface of result types, and the type of a call.
 
-A family takes the arguments of a call: the `Spec` of each one of which the type alone is known, and the value of each
-one that is known (an axis, a slice, a number that the program wrote down). It returns the Spec of the result, and
-raises `Unknown` where values decide it, or nobody has said. It computes nothing.
+A family takes the arguments of a call: the `Spec` of each argument whose type alone is known, and the value of each
+known one (an axis, a slice, a literal number). It returns the Spec of the result and computes nothing; it raises
+`Unknown` if values decide the type or the type is not declared.
 
 >>> from tapegrad.rules.op import OPS
 >>> from tapegrad.tape.spec import parsed
@@ -28,21 +28,21 @@ KINDS = "biufc"
 
 
 class Unknown(Exception):
-    """Raised by a family: the type of the result does not follow from what is known of the arguments."""
+    """Raised by a family if the type of the result does not follow from the known facts about the arguments."""
 
 
 class Typed(Protocol):
-    """An op, as far as its type is concerned."""
+    """The part of an op that this module uses."""
 
     spec: Family
     lower: dict[str, Any]
 
 
 def opaque(why: str, dynamic: bool = False) -> Family:
-    """Return the family of an op of whose result no type is known before it has run, and say why; `dynamic` if values
-    decide its shape, or may.
+    """Return the family of an op whose result type is unknown before it runs, with the reason; `dynamic` if the shape
+    may depend on values.
 
-    A user's function is one; so is `unique`, whose result is as long as values say.
+    Examples are a user's function, and `unique`, whose result length depends on values.
     """
     def family(*_: Any, **__: Any) -> Spec:
         raise Unknown(why)
@@ -51,26 +51,25 @@ def opaque(why: str, dynamic: bool = False) -> Family:
 
 
 def by_value(family: Family) -> Family:
-    """Note that values decide which of several types comes out: a matrix of real numbers may have complex eigenvalues.
-    """
+    """Mark a family whose result type depends on values: a real matrix may have complex eigenvalues."""
     family.by_value = True  # type: ignore[attr-defined]
     return family
 
 
 def is_dynamic(family: Family) -> bool:
-    """True if values decide the shape of the result, or may."""
+    """True if the shape of the result may depend on values."""
     return getattr(family, "dynamic", False)
 
 
 def is_by_value(family: Family) -> bool:
-    """True if values decide which of several types comes out."""
+    """True if the type of the result depends on values."""
     return getattr(family, "by_value", False)
 
 
 def spec_of_call(op: Typed, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Spec:
-    """Return the spec of what a call returns, without running it; NOTHING where it does not follow.
+    """Return the spec of a call's result without running it, NOTHING if it does not follow.
 
-    An argument is an operation, an absent value or a Spec, of which the type counts, or a value that is known.
+    An argument is a known value, or stands for its type only: an operation, an absent value or a Spec.
     """
     known = [spec_of(x) if type(x) in OF and type(x) not in _NESTS else x for x in args]
     found = spec_by(op.spec, known, kwargs or {})
@@ -78,7 +77,7 @@ def spec_of_call(op: Typed, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
 
 
 def _of_tensors(op: Typed, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Spec:
-    """Return what torch says of a call with tensors, on tensors without memory."""
+    """Return the result spec of a call with tensors, found by running torch on meta tensors."""
     given = [x for x in args if type(x) is Spec]
     devices = {x.device for x in given if x.system == "torch"}
     run = op.lower.get("torch")
@@ -93,7 +92,6 @@ def _stand_in(x: Spec) -> Any:
 
 
 def _placed(x: Spec, device: str) -> Spec:
-    """Return the spec of the same on a device."""
     return Spec(x.type, x.dtype, x.shape, x.strides, device if x.device == "meta" else x.device,
                 tuple([_placed(part, device) for part in x.parts]))
 
@@ -103,19 +101,18 @@ OF[Spec] = lambda x: x
 
 
 def spec_by(family: Family, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Spec:
-    """Return what a family says of Specs and values; NOTHING where it cannot tell, or the call would be refused."""
+    """Return the result of a family on Specs and values, NOTHING if it is unknown or the call would be refused."""
     try:
         return family(*args, **kwargs)
     except (Unknown, TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError):
-        return NOTHING  # the call raises where it runs, or has another number system's types
+        return NOTHING  # the call will raise when it runs, or its types belong to another number system
 
 
-# -- what families ask of arguments
+# -- helpers for the arguments of families
 
 
 def numeric(x: Any) -> Spec:
-    """Return the spec of a number of Python's or NumPy's, or of a plain array of numbers; of others nothing is known.
-    """
+    """Return the spec of a Python or NumPy number or a plain array of numbers; raise Unknown for other values."""
     found = x if type(x) is Spec else spec_of(x)
     if found.is_python or (found.kind in KINDS and (found.is_array or found.is_scalar)):
         return found
@@ -128,17 +125,17 @@ def numerics(xs: Iterable[Any]) -> list[Spec]:
 
 
 def dtype_of(x: Spec) -> Any:
-    """Return the dtype of a number or array, of a Python number that of an array of it."""
+    """Return the dtype of a number or array; for a Python number, the dtype of an array of it."""
     return np.dtype(x.type) if x.dtype is None else x.dtype
 
 
 def promoted(*xs: Spec) -> Any:
-    """Return the dtype that NumPy gives to what is computed of these; Python's numbers take that of the others."""
+    """Return the dtype of NumPy's result for these operands; Python numbers are weak."""
     return _promoted(*[x.type if x.is_python else x.dtype for x in xs])
 
 
 def together(*xs: Spec) -> Any:
-    """Return the dtype of an array of all of these: a Python number counts as an array of it."""
+    """Return the common dtype with Python numbers taken as arrays (not weak)."""
     return _promoted(*map(dtype_of, xs))
 
 
@@ -148,7 +145,7 @@ def _promoted(*kinds: Any) -> Any:
 
 
 def inexact(dtype: Any) -> Any:
-    """Return the dtype in which NumPy divides numbers of this one: integers become float64."""
+    """Return the dtype of NumPy's division: integers become float64."""
     return dtype if dtype.kind in "fc" else np.dtype(np.float64)
 
 
@@ -161,7 +158,7 @@ _PARTS = {"F": np.dtype(np.float32), "D": np.dtype(np.float64), "G": np.dtype(np
 
 
 def complex_of(dtype: Any) -> Any:
-    """Return the dtype of complex numbers with such parts."""
+    """Return the complex dtype with parts of this dtype."""
     return dtype if dtype.kind == "c" else _WHOLE.get(dtype.char, np.dtype(np.complex128))
 
 
@@ -177,37 +174,37 @@ def axis_of(axis: Any, ndim: int) -> int:
 
 
 def axes_of(axis: Any, ndim: int) -> list[int]:
-    """Return the axes that an argument means, counted from the front; None means all."""
+    """Return the axes that an `axis` argument names, counted from the front; None means all."""
     if axis is None:
         return list(range(ndim))
     return [axis_of(a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
 
 
 def known(x: Any) -> Any:
-    """Return an argument whose value is needed; raise Unknown where its type alone is known."""
+    """Return an argument whose value is needed; raise Unknown if only its type is known."""
     if type(x) is Spec:
         raise Unknown("a value decides")
     return x
 
 
 def knowns(xs: Any) -> tuple[int, ...]:
-    """Return a number or a sequence of them as a tuple of integers that are known."""
+    """Return a known number or sequence of numbers as a tuple of integers."""
     if isinstance(xs, (tuple, list)):
         return tuple([int(known(x)) for x in xs])
     xs = known(xs)
     return tuple(map(int, xs)) if getattr(xs, "ndim", 0) else (int(xs),)
 
 
-# -- what families return
+# -- results of families
 
 
 def number(dtype: Any) -> Spec:
-    """Return the spec of a number of NumPy's."""
+    """Return the spec of a NumPy scalar."""
     return FIXED.get(dtype.type) or Spec(dtype.type, dtype, (), ())
 
 
 def python(kind: type) -> Spec:
-    """Return the spec of a number of Python's."""
+    """Return the spec of a Python number."""
     return FIXED[kind]
 
 

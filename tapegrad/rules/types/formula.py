@@ -1,4 +1,4 @@
-"""formula: the type of what a formula of ops makes, found by running it on types."""
+"""formula: the result type of a formula of ops, found by running it on types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tapegrad.tape.spec import FIXED, NOTHING, Spec, absent
 
 
 def by_formula(formula: Callable[..., Any]) -> Family:
-    """Return the family of what a formula of ops and arithmetic makes of numbers or arrays."""
+    """Return the family of a formula of ops and arithmetic on numbers or arrays."""
     def family(*xs: Any, **kwargs: Any) -> Spec:
         made = formula(*[Abstract(numeric(x)) for x in xs], **kwargs)
         return made.spec if isinstance(made, Abstract) else numeric(made)
@@ -24,15 +24,15 @@ _DOUBLES = (float, np.float64)
 
 
 class _Recorder:
-    """Stands for a tracer: it finds the types of calls, and records nothing."""
+    """A tracer that computes the types of calls and records nothing."""
 
     level = 0
 
     def record(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Abstract:
-        """Return a value of the type that a call returns; raise Unknown where it does not follow."""
+        """Return an abstract value of the call's result type; raise Unknown if it does not follow."""
         specs = [x.spec if isinstance(x, Abstract) else x for x in args]
         if op.scalar is not None and not kwargs and all(numeric(x).type in _DOUBLES for x in specs):
-            return Abstract(FIXED[float])  # math's function stands in for NumPy's
+            return Abstract(FIXED[float])  # math's function replaces NumPy's
         found = spec_by(op.spec, specs, kwargs)
         if found is NOTHING:
             raise Unknown(f"the type of {op.__name__} does not follow")
@@ -40,7 +40,7 @@ class _Recorder:
 
 
 class Abstract(Traced):
-    """A number or array of which the type alone is known, with the arithmetic that formulas are written in."""
+    """A number or array whose type alone is known, with the arithmetic that formulas use."""
 
     __slots__ = ("spec",)
     __array_ufunc__ = None

@@ -1,4 +1,4 @@
-"""indexing: the types of parts of arrays, and of arrays into which parts are written."""
+"""indexing: the types of indexed reads and writes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from tapegrad.tree.signature import ValueAndGradients
 
 
 def through_path(x: Spec, path: Any) -> Spec:
-    """Return the type of the view that a path leads to."""
+    """Return the type of the view that a path of views yields."""
     for step in path:
         x = step.op.spec(x, *step.args, **step.kwargs)
     return x
 
 
 def read(x: Any, *index: Any, through: Any = ()) -> Spec:
-    """Return the type of `x[index]`: a view where the index has integers and slices alone."""
+    """Return the type of `x[index]`: a view if the index has only integers and slices."""
     spec = through_path(as_array(x) if not through else numeric(x), through)
     return place(spec, index)
 
 
 def place(x: Spec, index: Sequence[Any]) -> Spec:
-    """Return the type of a part of an array."""
+    """Return the type of an indexed part of an array."""
     flags = [each for each in index if isinstance(each, (bool, np.bool_))]
     if flags:
         return _flagged(x, index, all(flags))
@@ -52,7 +52,7 @@ def place(x: Spec, index: Sequence[Any]) -> Spec:
     if not any(part is Ellipsis for part in parts):
         parts.append(Ellipsis)
     numbers = [i for i, part in enumerate(parts) if type(part) is Spec or type(part) is int]
-    near = bool(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers)  # an ellipsis stands between, also of no axes
+    near = bool(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers)  # an ellipsis separates, even one of no axes
     at = next(i for i, part in enumerate(parts) if part is Ellipsis)
     has_dots = any(each is Ellipsis for each in index)
     parts[at:at + 1] = [slice(None)] * (x.ndim - taken)
@@ -77,7 +77,7 @@ def place(x: Spec, index: Sequence[Any]) -> Spec:
 
 
 def _flagged(x: Spec, index: Sequence[Any], count: bool) -> Spec:
-    """Return the type of a part by an index with Python's bools among slices: an axis of 1 or 0, of a copy."""
+    """Return the type of a part indexed by Python bools among slices: a copy with a new axis of length 1 or 0."""
     first = next(i for i, each in enumerate(index) if isinstance(each, (bool, np.bool_)))
     rest = [each for each in index if not isinstance(each, (bool, np.bool_))]
     basic = all(each is None or each is Ellipsis or isinstance(each, slice) for each in rest)
@@ -97,12 +97,12 @@ def _is_mask(part: Any) -> bool:
 
 
 def _places(mask: Any) -> list[Spec]:
-    """Return what stands for a mask whose values are known: for each of its axes an array of integers."""
+    """Return integer index arrays equivalent to a known mask, one per axis."""
     return [array(np.dtype(np.intp), (int(np.count_nonzero(mask)),))] * mask.ndim
 
 
 def _part(part: Any) -> Any:
-    """Return an index of one axis: None, an ellipsis, a slice, 0 for an integer, or the spec of an array of them."""
+    """Return the index of one axis as None, an ellipsis, a slice, 0 for an integer, or the spec of an index array."""
     if part is None or part is Ellipsis:
         return part
     if isinstance(part, slice):
@@ -116,7 +116,7 @@ def _part(part: Any) -> Any:
 
 
 def _gathered(x: Spec, parts: Sequence[Any], arrays: Sequence[int], near: bool) -> Spec:
-    """Return the type of what arrays of integers pick: a copy, their axes where they stand side by side."""
+    """Return the type of advanced indexing, a copy; the indexed axes stay in place if adjacent, else come first."""
     first = next(i for i, part in enumerate(parts) if type(part) is Spec or type(part) is int)
     common = np.broadcast_shapes(*[parts[i].shape for i in arrays])
     before: list[int] = []
@@ -158,13 +158,13 @@ def taken_along(x: Any, indices: Any, axis: Any = -1) -> Spec:
 
 
 def written(x: Any, value: Any, *_: Any, through: Any = ()) -> Spec:
-    """Return the type of an array in a part of which a value stands."""
+    """Return the type of an array after a write to a part of it."""
     spec = numeric(x)
     return copied(dtype_of(spec), spec)
 
 
 def scattered(*parts: Any, shape: Any, ranks: Any, dtype: Any = None, through: Any = (), order: Any = "C") -> Spec:
-    """Return the type of an array of zeros to which parts are added."""
+    """Return the type of an array of zeros with parts added to it."""
     pieces, at = [], 0
     for rank in ranks:
         pieces.append(numeric(parts[at]))
@@ -181,13 +181,13 @@ def _wide(kinds: Sequence[Spec]) -> Any:
 
 
 def wins(*index: Any, shape: Any) -> Spec:
-    """Return the type of what says which of the numbers written to a place stays."""
+    """Return the type of the mask of those writes that are not overwritten by later ones."""
     found = place(array(np.dtype(np.intp), knowns(shape)), index)
     return array(np.dtype(bool), found.shape, ()) if found.shape else number(np.dtype(bool))
 
 
 def raveled(*index: Any, shape: Any, **_: Any) -> Spec:
-    """Return the type of the numbers of places."""
+    """Return the type of flat indices."""
     specs = numerics(index)
     common = np.broadcast_shapes(*[x.shape for x in specs])
     dtype = np.dtype(np.intp)
@@ -195,14 +195,14 @@ def raveled(*index: Any, shape: Any, **_: Any) -> Spec:
 
 
 def unraveled(x: Any, shape: Any, order: Any = "C") -> Spec:
-    """Return the type of the indices of places, a tuple."""
+    """Return the type of a tuple of indices, one per axis."""
     spec, dtype = numeric(x), np.dtype(np.intp)
     one = array(dtype, spec.shape, None) if spec.shape else number(dtype)  # parts of one array
     return nest(*[one] * len(knowns(shape)))
 
 
 def is_member(x1: Any, x2: Any, invert: Any = False) -> Spec:
-    """Return the type of `np.isin`: a truth for each number of the first argument."""
+    """Return the type of `np.isin`: a bool for each number of the first argument."""
     spec = numeric(x1)
     return array(np.dtype(bool), spec.shape, () if spec.is_contiguous else None)
 
@@ -219,6 +219,6 @@ def field(x: Any, key: Any) -> Spec:
 def packed(*leaves: Any, into: Any) -> Spec:
     """Return the type of a nest of these leaves."""
     parts = [absent(leaf) if type(leaf) is Spec else leaf for leaf in leaves]
-    if isinstance(into, ValueAndGradients):  # it builds of values alone, which it checks
+    if isinstance(into, ValueAndGradients):  # it can be built from values only, which it checks
         return spec_of((parts[0], into.signature.gradients(parts[1:])))
     return spec_of(into.build(parts))

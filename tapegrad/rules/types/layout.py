@@ -1,4 +1,4 @@
-"""layout: how the arrays that NumPy makes lie in memory."""
+"""layout: the memory layout of the arrays that NumPy makes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapegrad.tape.spec import Spec
 
 
 def by_order(itemsize: int, shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a new array without gaps, whose axes are given from the innermost outwards."""
+    """Return the strides of a new array without gaps; `order` lists its axes from the innermost outwards."""
     strides, step = [0] * len(shape), itemsize
     for axis in order:
         strides[axis] = step
@@ -23,17 +23,17 @@ def by_order(itemsize: int, shape: Sequence[int], order: Sequence[int]) -> tuple
 
 
 def row_by_row(itemsize: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a new array in C's order."""
+    """Return the strides of a new array in C order."""
     return by_order(itemsize, shape, range(len(shape) - 1, -1, -1))
 
 
 def column_by_column(itemsize: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a new array in Fortran's order."""
+    """Return the strides of a new array in Fortran order."""
     return by_order(itemsize, shape, range(len(shape)))
 
 
 def array(dtype: Any, shape: Sequence[int], strides: Any = ()) -> Spec:
-    """Return the spec of an array; without `strides` of a new one in C's order, None where nobody knows."""
+    """Return the spec of an array. `strides` defaults to C order; None means unknown."""
     shape = tuple(shape)
     if strides == ():
         strides = row_by_row(dtype.itemsize, shape)
@@ -41,17 +41,14 @@ def array(dtype: Any, shape: Sequence[int], strides: Any = ()) -> Spec:
 
 
 def made(dtype: Any, shape: Sequence[int], like: Sequence[Spec] = ()) -> Spec:
-    """Return the spec of what is computed number by number of arrays that lie as `like`: one of no axes is a number.
-    """
+    """Return the spec of an elementwise result of arrays with the layouts `like`; with no axes it is a scalar."""
     if not shape:
         return number(dtype)
     return array(dtype, shape, together_in_memory(dtype.itemsize, tuple(shape), like))
 
 
 def together_in_memory(itemsize: int, shape: tuple[int, ...], like: Sequence[Spec]) -> tuple[int, ...] | None:
-    """Return the strides of a new array that NumPy fills from others, in the order "K": its axes are sorted as theirs
-    are.
-    """
+    """Return the strides of a new array that NumPy computes from others in order "K": its axes are sorted as theirs."""
     if all(x.is_contiguous and (x.shape == shape or not x.shape) for x in like):
         return row_by_row(itemsize, shape)
     rows = []
@@ -64,7 +61,7 @@ def together_in_memory(itemsize: int, shape: tuple[int, ...], like: Sequence[Spe
 
 
 def sorted_axes(ndim: int, rows: Sequence[Sequence[int]]) -> list[int]:
-    """Return the axes from the innermost outwards, as NumPy's iterator sorts them by the steps of its operands."""
+    """Return the axes from the innermost outwards, as NumPy's iterator sorts them by the strides of its operands."""
     order = list(range(ndim - 1, -1, -1))
     for i in range(1, ndim):
         place = i
@@ -79,7 +76,7 @@ def sorted_axes(ndim: int, rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _swaps(rows: Sequence[Sequence[int]], outer: int, inner: int) -> bool | None:
-    """Return whether the steps say that `outer` lies within `inner`; None where they say nothing."""
+    """Return whether the strides place `outer` inside `inner`; None if they do not decide."""
     found = None
     for row in rows:
         if row[outer] and row[inner]:
@@ -107,16 +104,14 @@ def copied(dtype: Any, x: Spec, order: str = "K", shape: Any = None) -> Spec:
 
 
 def reshaped(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the strides of an array in another shape: of a view, or of a copy where there is none; None where nobody
-    knows.
-    """
+    """Return the strides of an array in another shape: of the view, or of the copy if none exists; None if unknown."""
     if x.strides is None:
         return None
     return view_strides(x, shape) or row_by_row(x.itemsize, shape)
 
 
 def view_strides(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the strides of a view in another shape, None where its axes do not continue each other: it is a copy."""
+    """Return the strides of a view in another shape, None if only a copy has that shape."""
     if x.is_contiguous:
         return row_by_row(x.itemsize, shape)
     if x.strides is None:
@@ -126,7 +121,7 @@ def view_strides(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
     i, j, at, k = 0, 1, 0, 1
     while at < len(shape) and i < len(old):
         have, had = shape[at], old[i][0]
-        while have != had:  # until as many numbers are on both sides
+        while have != had:  # until both sides have as many elements
             if have < had:
                 have, k = have * shape[k], k + 1
             else:
@@ -139,7 +134,7 @@ def view_strides(x: Spec, shape: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def whole_shape(shape: Sequence[int], size: int) -> tuple[int, ...]:
-    """Return a shape with the number in place of -1; raise ValueError where it does not fit."""
+    """Return a shape with -1 replaced by the missing length; raise ValueError if the shape does not fit."""
     if -1 in shape:
         rest = -math.prod(shape)
         if list(shape).count(-1) > 1 or not rest or size % rest:

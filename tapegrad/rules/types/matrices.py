@@ -29,7 +29,7 @@ from tapegrad.tape.spec import Spec
 
 
 def _typed(*specs: Spec) -> Any:
-    """Return the dtype in which LAPACK computes with these."""
+    """Return the dtype in which LAPACK computes with these operands."""
     dtype = inexact(promoted(*specs))
     if dtype.char in "egG":
         raise TypeError("LAPACK has no such numbers")
@@ -51,25 +51,24 @@ def _square(x: Any) -> Spec:
 
 
 def _one(dtype: Any, x: Spec, shape: Any) -> Spec:
-    """Return what there is once for each matrix of a stack: it lies as the stack does, in C's order if that does."""
+    """Return the type of one number per matrix of a stack; its layout is the stack's, C order if the stack's is."""
     return array(dtype, shape, () if x.is_contiguous or x.ndim < 4 else None) if shape else number(dtype)
 
 
 def _each(dtype: Any, x: Spec, shape: Any) -> Spec:
-    """Return the type of a vector for each matrix of a stack."""
+    """Return the type of one vector per matrix of a stack."""
     return array(dtype, shape, () if x.is_contiguous or x.ndim < 3 else None)
 
 
 def _of_scipy(*specs: Spec) -> Any:
-    """Return the dtype in which SciPy computes with matrices of floating numbers; small integers become one or other.
-    """
+    """Return the dtype in which SciPy computes with floating-point matrices; small integers have no fixed one."""
     if any(x.kind not in "fc" and x.itemsize < 8 for x in specs):
         raise Unknown("SciPy decides")
     return _typed(*specs)
 
 
 def square(x: Any, *_: Any, **__: Any) -> Spec:
-    """Return the type of a square matrix as large as this one: an inverse, a Cholesky factor."""
+    """Return the type of a square matrix of the same size: an inverse, a Cholesky factor."""
     spec = _square(x)
     return array(_typed(spec), spec.shape, () if spec.ndim == 2 else None)
 
@@ -87,7 +86,7 @@ def determinant(x: Any) -> Spec:
 
 
 def log_determinant(x: Any) -> Spec:
-    """Return the type of a determinant's sign, and of the logarithm of its absolute value."""
+    """Return the type of a determinant's sign and the logarithm of its absolute value."""
     spec = _square(x)
     dtype = _typed(spec)
     stack = spec.shape[:-2]
@@ -144,7 +143,7 @@ def eigenvalues(x: Any, UPLO: Any = "L") -> Spec:
 
 
 def eigenvectors_of(x: Any, w: Any, v: Any, c: Any, UPLO: Any = "L") -> Spec:
-    """Return the type of how eigenvectors move."""
+    """Return the type of the tangent of eigenvectors."""
     specs = numerics((x, w, v, c))
     stack = np.broadcast_shapes(specs[1].shape[:-1], *[specs[i].shape[:-2] for i in (0, 2, 3)])
     return array(promoted(*specs), (*stack, *specs[2].shape[-2:]), None)
@@ -152,7 +151,7 @@ def eigenvectors_of(x: Any, w: Any, v: Any, c: Any, UPLO: Any = "L") -> Spec:
 
 @by_value
 def general_eigensystem(x: Any) -> Spec:
-    """Return the type of the eigenvalues and eigenvectors of a matrix: those of a real one may be complex."""
+    """Return the type of the eigenvalues and eigenvectors of a matrix; a real matrix may have complex ones."""
     spec = _square(x)
     dtype = _typed(spec)
     if dtype.kind != "c":
@@ -192,7 +191,7 @@ def matrix_function(x: Any) -> Spec:
 
 @by_value
 def branched_function(x: Any) -> Spec:
-    """Return the type of a function of a matrix that has a cut: that of a real matrix may be complex."""
+    """Return the type of a matrix function with a branch cut; that of a real matrix may be complex."""
     spec = _square(x)
     dtype = _of_scipy(spec)
     if dtype.kind != "c":
@@ -201,7 +200,7 @@ def branched_function(x: Any) -> Spec:
 
 
 def lu(x: Any) -> Spec:
-    """Return the type of the factors of a matrix in one, and of the rows that were swapped."""
+    """Return the type of a packed LU factorisation and its row interchanges."""
     spec = _matrix(x)
     if spec.ndim > 2:
         raise Unknown("SciPy decides")
@@ -210,7 +209,7 @@ def lu(x: Any) -> Spec:
 
 
 def order_of(piv: Any) -> Spec:
-    """Return the type of the order of rows that swaps lead to."""
+    """Return the type of the row permutation that a sequence of interchanges yields."""
     return array(np.dtype(np.intp), numeric(piv).shape[:1])
 
 
@@ -221,12 +220,12 @@ def sylvester(a: Any, b: Any, q: Any) -> Spec:
 
 
 def unit_number(y: Any) -> Spec:
-    """Return the type of a number of modulus 1 for each matrix."""
+    """Return the type of one number of modulus 1 per matrix."""
     return array(np.dtype(np.complex128), (*_square(y).shape[:-2], 1, 1))
 
 
 def from_factor(dy: Any, y: Any) -> Spec:
-    """Return the type of the cotangent of a matrix, by that of its Cholesky factor."""
+    """Return the type of a matrix's cotangent, computed from that of its Cholesky factor."""
     specs = numerics((dy, y))
     return array(_typed(*specs), specs[1].shape, None)
 
@@ -241,7 +240,7 @@ def _along(x: Spec, axis: Any, n: int, dtype: Any) -> Spec:
 
 
 def spectrum(half: bool = False) -> Family:
-    """Return the family of Fourier transforms to complex numbers, of real ones the first `half`."""
+    """Return the family of Fourier transforms to complex numbers; `half` for the first half, of real input."""
     def family(x: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Spec:
         spec = numeric(x)
         size = spec.shape[axis_of(axis, spec.ndim)] if n is None else int(known(n))
@@ -250,7 +249,7 @@ def spectrum(half: bool = False) -> Family:
 
 
 def real_signal(x: Any, n: Any = None, axis: Any = -1, norm: Any = None) -> Spec:
-    """Return the type of the real numbers that have such a half of a spectrum."""
+    """Return the type of a real signal computed from its half spectrum."""
     spec = numeric(x)
     size = 2 * (spec.shape[axis_of(axis, spec.ndim)] - 1) if n is None else int(known(n))
     return _along(spec, axis, size, real_of(complex_of(dtype_of(spec))))

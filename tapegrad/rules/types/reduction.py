@@ -1,4 +1,4 @@
-"""reduction: the types of sums, extremes and counts along axes, of running totals, and of what sorts along an axis."""
+"""reduction: the types of reductions along axes (sums, extremes, counts), of cumulative sums, and of sorting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tapegrad.tape.spec import Spec, spec_of
 
 
 def total(dtype: Any) -> Any:
-    """Return the dtype in which NumPy sums numbers of this one: integers in 64 bits."""
+    """Return the dtype of NumPy's sum: integers are summed in 64 bits."""
     if dtype.kind in "bi":
         return np.dtype(np.int64) if dtype.itemsize < 8 else dtype
     return np.dtype(np.uint64) if dtype.kind == "u" and dtype.itemsize < 8 else dtype
@@ -39,16 +39,16 @@ def logarithmic(dtype: Any) -> Any:
 
 
 def same(dtype: Any) -> Any:
-    """Return a dtype as it is."""
+    """Return the dtype unchanged."""
     return dtype
 
 
 def over(x: Spec, axes: Iterable[int], keepdims: Any, dtype: Any) -> Spec:
-    """Return the type of what is left of an array once axes are reduced."""
+    """Return the type of an array after `axes` are reduced."""
     axes, keepdims = set(axes), bool(known(keepdims))
     if keepdims:
         shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
-        # the axes that stay lie as they did, and one of length 1 has no say
+        # the remaining axes keep their order in memory, and an axis of length 1 does not count
         return made(dtype, shape, [Spec(x.type, x.dtype, shape, x.strides)] if x.shape else [])
     left = [i for i in range(x.ndim) if i not in axes]
     if not left:
@@ -59,7 +59,7 @@ def over(x: Spec, axes: Iterable[int], keepdims: Any, dtype: Any) -> Spec:
 
 
 def by_reduction(rule: Callable[[Any], Any]) -> Family:
-    """Return the family of a reduction along axes: `rule` gives the dtype of the result by that of the numbers."""
+    """Return the family of a reduction along axes; `rule` maps the operand's dtype to the result's."""
     def family(x: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Spec:
         spec = numeric(x)
         found = rule(dtype_of(spec)) if dtype is None else np.dtype(known(dtype))
@@ -74,13 +74,13 @@ def by_norm(x: Any, ord: Any = 2, axis: Any = None, keepdims: Any = False) -> Sp
 
 
 def by_place(x: Any, axis: Any = None, keepdims: Any = False) -> Spec:
-    """Return the type of the places of extremes."""
+    """Return the type of argmin and argmax."""
     spec = numeric(x)
     left = over(spec, axes_of(axis, spec.ndim), keepdims, np.dtype(np.intp))
     return array(left.dtype, left.shape) if left.shape else left
 
 
-_COUNT = spec_of(np.count_nonzero(()))  # Python's or NumPy's, by the version of that
+_COUNT = spec_of(np.count_nonzero(()))  # a Python or a NumPy number, depending on NumPy's version
 
 
 def by_count(x: Any, axis: Any = None, keepdims: Any = False) -> Spec:
@@ -92,7 +92,7 @@ def by_count(x: Any, axis: Any = None, keepdims: Any = False) -> Spec:
 
 
 def running(rule: Callable[[Any], Any]) -> Family:
-    """Return the family of a running total along an axis."""
+    """Return the family of a cumulative reduction along an axis."""
     def family(x: Any, axis: Any = 0, dtype: Any = None, include_initial: Any = False) -> Spec:
         spec = numeric(x)
         found = rule(dtype_of(spec)) if dtype is None else np.dtype(known(dtype))
@@ -121,27 +121,27 @@ def sorted_along(x: Any, axis: Any = -1) -> Spec:
 
 
 def places_along(x: Any, *_: Any, axis: Any = -1, **__: Any) -> Spec:
-    """Return the type of the places that sort along an axis."""
+    """Return the type of the indices that sort along an axis."""
     spec = numeric(x)
     axis_of(axis, spec.ndim)
     return array(np.dtype(np.intp), spec.shape, () if spec.is_contiguous else None)
 
 
 def places_of_ranks(x: Any, ranks: Any) -> Spec:
-    """Return the type of the places of some order statistics along the first axis."""
+    """Return the type of the indices of order statistics along the first axis."""
     spec = numeric(x)
     return array(np.dtype(np.intp), (len(ranks), *spec.shape[1:]), () if spec.is_contiguous else None)
 
 
 def places_among(x1: Any, x2: Any, side: Any = "left") -> Spec:
-    """Return the type of `np.searchsorted`: a place for each number of the second argument."""
+    """Return the type of `np.searchsorted`: an index for each number of the second argument."""
     numeric(x1)
     spec = numeric(x2)
     return array(np.dtype(np.intp), spec.shape) if spec.shape else number(np.dtype(np.intp))
 
 
 def bins_of(x: Any, bins: Any, right: Any = False) -> Spec:
-    """Return the type of `np.digitize`: a place for each number of the first argument."""
+    """Return the type of `np.digitize`: an index for each number of the first argument."""
     return places_among(bins, x)
 
 
@@ -155,7 +155,7 @@ def places_of_keys(*keys: Any, axis: Any = -1) -> Spec:
 
 
 def by_logsumexp(several: bool) -> Family:
-    """Return the family of SciPy's logsumexp of terms that have factors; it returns the sign beside it if `several`."""
+    """Return the family of SciPy's weighted logsumexp; `several` if it returns the sign as well."""
     def family(x: Any, b: Any = None, axis: Any = None, keepdims: Any = False) -> Spec:
         specs = numerics([part for part in (x, b) if part is not None])
         shape = np.broadcast_shapes(*[part.shape for part in specs])
@@ -166,7 +166,7 @@ def by_logsumexp(several: bool) -> Family:
         found = over(whole, axes_of(axis, len(shape)), keepdims, dtype)
         if not several:
             return found
-        # of complex numbers SciPy 1.15 returns the real part of an array
+        # for complex numbers SciPy 1.15 returns the real part of an array
         whole = whole if dtype.kind != "c" else array(dtype, shape, None)
         return nest(over(whole, axes_of(axis, len(shape)), keepdims, real_of(dtype)), found)
     return family

@@ -1,4 +1,4 @@
-"""reshaping: the types of the same numbers, arranged otherwise; of a view the strides too."""
+"""reshaping: the types of rearrangements of an array's elements, with the strides of views."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tapegrad.tape.spec import Spec
 
 
 def as_array(x: Any) -> Spec:
-    """Return the spec of an array; that of a number as an array of no axes."""
+    """Return the spec of an array; a number becomes an array without axes."""
     spec = numeric(x)
     return spec if spec.is_array else array(dtype_of(spec), ())
 
 
 def viewed(x: Spec, shape: Any, steps: Any) -> Spec:
-    """Return the type of a view: of this shape, with these strides, None where nobody knows how the array lies."""
+    """Return the type of a view with this shape and these strides (None if unknown)."""
     return Spec(np.ndarray, x.dtype, tuple(shape), None if steps is None else tuple(steps))
 
 
@@ -67,7 +67,7 @@ def squeezed(x: Any, axis: Any = None) -> Spec:
 
 
 def flipped(x: Any, axis: Any = None) -> Spec:
-    """Return the type of an array that is read from its ends."""
+    """Return the type of an array reversed along axes."""
     spec = as_array(x)
     if not spec.shape:
         return number(spec.dtype)
@@ -77,7 +77,7 @@ def flipped(x: Any, axis: Any = None) -> Spec:
 
 
 def broadcast(x: Any, shape: Any) -> Spec:
-    """Return the type of an array that stands for many: along the axes that it is stretched by, steps are 0."""
+    """Return the type of a broadcast array: the strides of stretched axes are 0."""
     spec, shape = as_array(x), knowns(shape)
     if np.broadcast_shapes(spec.shape, shape) != shape:
         raise ValueError(f"{spec.shape} is not broadcast to {shape}")
@@ -101,7 +101,7 @@ def diagonal(x: Any, offset: Any = 0) -> Spec:
 
 
 def rolled(x: Any, shift: Any, axis: Any = None) -> Spec:
-    """Return the type of an array whose numbers are moved round."""
+    """Return the type of an array with its elements shifted cyclically."""
     spec = as_array(x)
     if axis is None:
         return array(spec.dtype, spec.shape)
@@ -110,7 +110,7 @@ def rolled(x: Any, shift: Any, axis: Any = None) -> Spec:
 
 
 def tiled(x: Any, reps: Any) -> Spec:
-    """Return the type of copies of an array beside each other."""
+    """Return the type of an array tiled along its axes."""
     spec, counts = as_array(x), knowns(reps)
     ndim = max(spec.ndim, len(counts))
     shape, counts = (1,) * (ndim - spec.ndim) + spec.shape, (1,) * (ndim - len(counts)) + counts
@@ -119,7 +119,7 @@ def tiled(x: Any, reps: Any) -> Spec:
 
 
 def repeated(x: Any, repeats: Any, axis: Any = None) -> Spec:
-    """Return the type of an array whose elements come several times each."""
+    """Return the type of an array with its elements repeated."""
     spec, times = as_array(x), known(repeats)
     shape = (spec.size,) if axis is None else spec.shape
     at = axis_of(0 if axis is None else axis, len(shape))
@@ -136,7 +136,7 @@ def padded(x: Any, widths: Any, value: Any = 0) -> Spec:
 
 
 def triangle(x: Any, k: Any = 0) -> Spec:
-    """Return the type of matrices of which a triangle is zero."""
+    """Return the type of triangular matrices."""
     spec = as_array(x)
     shape = (*spec.shape, *spec.shape) if spec.ndim == 1 else spec.shape
     rows, columns = shape[-2:]

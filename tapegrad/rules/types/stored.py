@@ -1,4 +1,4 @@
-"""stored: the types of products with sparse matrices by the numbers that they store, and of filters along axes."""
+"""stored: the types of products with sparse matrices, given by their stored numbers, and of filters along axes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def sparse_matmul(data: Any, indices: Any, indptr: Any, x: Any, *, shape: Any, t
 
 
 def sampled_matmul(a: Any, b: Any, indices: Any, indptr: Any, *, transposed: Any = False) -> Spec:
-    """Return the type of a dense product at the places of a sparse matrix."""
+    """Return the type of a dense product evaluated at the stored entries of a sparse matrix."""
     return array(promoted(*numerics((a, b))), numeric(indices).shape[:1])
 
 
 def sparse_product(a: Any, _ai: Any, _ap: Any, b: Any, _bi: Any, _bp: Any, indices: Any, indptr: Any, *, shapes: Any,
                    transposed: Any) -> Spec:
-    """Return the type of a product of sparse matrices at the places of a third."""
+    """Return the type of a product of sparse matrices evaluated at the stored entries of a third."""
     return array(promoted(*numerics((a, b))), numeric(indices).shape[:1])
 
 
@@ -50,7 +50,7 @@ def convolved_arrays(x1: Any, x2: Any, mode: Any = "full", method: Any = "direct
 
 
 def filtered(x: Any, *_: Any, output: Any = None, **__: Any) -> Spec:
-    """Return the type of an image that a window of weights went over, `output` its dtype if it is another."""
+    """Return the type of an image filtered by a window of weights; `output` is the dtype if it differs."""
     spec = numeric(x)
     dtype = spec.dtype if output is None else np.dtype(output)
     dtype = np.promote_types(dtype, np.complex64) if spec.kind == "c" else dtype
@@ -58,7 +58,7 @@ def filtered(x: Any, *_: Any, output: Any = None, **__: Any) -> Spec:
 
 
 def filtered_by(b: Any, a: Any, x: Any, axis: Any = -1) -> Spec:
-    """Return the type of a signal that went through a recursive filter."""
+    """Return the type of a signal after a recursive filter."""
     specs = numerics((b, a, x))
     known(axis)
     return array(promoted(*specs), specs[2].shape, () if specs[2].ndim == 1 else None)

@@ -15,7 +15,7 @@ from bench.on_gpu.stand_in import repeated
 from bench.problems import PROBLEMS
 from tapegrad.compile.torch import backend
 from tapegrad.compile.torch.cuda_graph import replaying
-from tapegrad.compile.torch.kernel import inside, is_called
+from tapegrad.compile.torch.kernel import inside, is_kernel
 from tapegrad.errors import GuardError
 from tapegrad.ops.loop import Loop, is_loop
 from tests.cases.case import draw
@@ -86,7 +86,7 @@ def test_an_array_is_filled_in_place() -> None:
     for scale in (1.0, 1.0, 2.0):
         close(step(x * scale), tg.grad(f, x * scale))
     for loop in loops_of(step):
-        assert not any(is_called(inner, "clone") and inner.spec.shape == (50,) for inner in loop.body)
+        assert not any(is_kernel(inner) and inner.fn.__name__ == "clone" and inner.spec.shape == (50,) for inner in loop.body)
     assert ", 0, step0)" in run_of(step).source and ".copy_(" in run_of(step).source
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.compile.torch.kernel import is_called
+from tapegrad.compile.torch.kernel import is_kernel
 from tapegrad.compile.torch.tape_function import TapeOnTorch, eager
 from tapegrad.errors import ArgumentError
 from tapegrad.ops.loop import Loop, is_loop
@@ -38,6 +38,10 @@ layers: 2 inputs, 16 operations
 %14 = guard bool(%13) == True
 %15 = mul(%9, %12)                          torch.float64[4]
 %16 = pack(%15, into=*)                                         # result"""
+
+
+def is_called(op: Any, name: str) -> bool:
+    return is_kernel(op) and op.fn.__name__ == name
 
 
 def layers(x: Any, w: Any) -> Any:

@@ -1,3 +1,3 @@
-"""torch.nn.functional: what its functions mean where that is more than torch's own function recorded whole."""
+"""torch.nn.functional: implementations of functions that are not recorded whole."""
 
 from tapegrad.frontends.torch.nn import activation, body, dropout, linear, recurrent

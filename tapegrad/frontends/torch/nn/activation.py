@@ -1,4 +1,4 @@
-"""Activations, by torch's names and parameters."""
+"""torch's activation functions, with torch's names and parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SELU = {"alpha": 1.6732632423543772848170429916717, "scale": 1.0507009873554804
 
 
 def _one(name: str, op: Any) -> None:
-    """Say that functions of torch of this name are an op of one argument."""
+    """Register an op of one argument for torch's functions of this name."""
     def meaning(input: Array) -> Any:
         return op(input) if real(input) else NotImplemented
     functional(f"nn.functional.{name}", *({"relu": ("relu", "Tensor.relu")}.get(name, ())))(meaning)

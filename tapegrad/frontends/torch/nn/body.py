@@ -1,5 +1,5 @@
-"""Functions of torch.nn.functional that are Python of torch's own, and compositions of others: they run on traced
-values as they are written.
+"""Functions of torch.nn.functional that torch writes in Python as compositions of others: their code runs on traced
+values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def _never(*args: Any) -> bool:
     return False
 
 
-# such a function asks these first of all, and would hand itself over; what it calls does
+# these functions test first whether to dispatch themselves; the functions that they call dispatch instead
 _ASKED = dict.fromkeys(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"), _never)
 
 for _name in ("multi_head_attention_forward", "gaussian_nll_loss", "normalize", "pairwise_distance", "batch_norm",

@@ -1,6 +1,4 @@
-"""What the functions of torch.nn.functional share: how they are registered, their in-place forms, their
-parameters as plain numbers.
-"""
+"""Helpers for torch.nn.functional: registration of functions, their in-place forms, parameters as plain numbers."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ Meaning = Callable[..., Any]
 
 
 def functional(*names: str) -> Callable[[Meaning], Meaning]:
-    """Register the decorated meaning of functions of torch's. Where it returns NotImplemented, torch's
-    function is recorded whole.
+    """Register the decorated implementation of torch's functions. If it returns NotImplemented, torch's function is
+    recorded whole.
     """
     def decorate(meaning: Meaning) -> Meaning:
-        # several names may be of one function
+        # several names may belong to one function
         for fn, spelling in {fn: name for name in names for fn in found(name)}.items():
             torch_means(spelling)(_meant(fn, meaning))
         return meaning
@@ -34,7 +32,7 @@ def functional(*names: str) -> Callable[[Meaning], Meaning]:
 def _meant(fn: Callable[..., Any], meaning: Meaning) -> Meaning:
     code = getattr(fn, "__code__", None)
     parameters = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount] if code else ()
-    # it is the last that may be given by position
+    # `inplace` is the last parameter that may be positional
     last = parameters.index("inplace") if "inplace" in parameters else len(parameters)
 
     def run(*args: Any, inplace: bool = False, **kwargs: Any) -> Any:
@@ -48,26 +46,24 @@ def _meant(fn: Callable[..., Any], meaning: Meaning) -> Meaning:
 
 
 def number(x: Any) -> Any:
-    """Return a parameter as plain numbers; a traced float raises, since no gradient flows through what
-    torch takes as a number.
-    """
+    """Return a parameter as plain numbers. A traced float raises: torch takes a number, and no gradient flows to it."""
     if isinstance(x, (tuple, list)):
         return tuple(map(number, x))
     return float(x) if isinstance(x, Traced) and isinstance(plain(x), float) else static(x)  # type: ignore[arg-type]
 
 
 def given(**parameters: Any) -> dict[str, Any]:
-    """Return `name=(value, default)` as the keyword arguments of an op, without those that are the default."""
+    """Return `name=(value, default)` pairs as keyword arguments of an op, without those that equal the default."""
     return {name: number(value) for name, (value, default) in parameters.items() if value != default}
 
 
 def real(*xs: Any) -> bool:
-    """True for tensors of real numbers, all of one dtype: what the ops compute as torch does; None is passed over."""
+    """True for real tensors of one dtype, for which the ops compute as torch does; None is ignored."""
     dtypes = set()
     for x in xs:
         if x is not None:
             if not is_tensor(plain(x)):
                 return False
-            shape_of(x)  # what depends on the dtype holds for those of the inputs, which asking for a shape guards too
+            shape_of(x)  # guards the dtype too
             dtypes.add(plain(x).dtype)
     return len(dtypes) == 1 and dtypes.pop().is_floating_point

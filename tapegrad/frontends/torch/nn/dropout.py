@@ -1,6 +1,4 @@
-"""Dropout: a factor is drawn, recorded with the state of the generator, and multiplied; so a
-pullback never draws again.
-"""
+"""Dropout: the mask is drawn and recorded with the generator's state, then multiplied; a pullback draws nothing."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ from tapegrad.rules.registry import of_frontend
 
 @functools.cache
 def mask_op(func: Callable[..., Any]) -> Op:
-    """Return the op that draws what a function of dropout multiplies by: 0, or 1 / (1 - p). Its
-    input gives the shape alone.
+    """Return the op that draws the factor of a dropout function, 0 or 1 / (1 - p); only the shape of its input is used.
     """
     def run(begin: Any, x: Array, p: float = 0.5) -> Any:
         return random.seeded(func)(begin, torch.ones_like(x), p)
@@ -47,7 +44,7 @@ def _dropout(func: Callable[..., Any], default: bool) -> Any:
 
 
 for _fn in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d):
-    mask_op(_fn)  # so that a file that names it can be read
+    mask_op(_fn)  # so that a saved tape that names it can be loaded
 functional("nn.functional.dropout")(_dropout(F.dropout, True))
 functional("nn.functional.dropout1d")(_dropout(F.dropout1d, True))
 functional("nn.functional.dropout2d")(_dropout(F.dropout2d, True))

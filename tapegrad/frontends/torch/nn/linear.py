@@ -1,4 +1,4 @@
-"""Products of rows with weights."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 

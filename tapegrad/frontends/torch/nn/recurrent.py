@@ -1,5 +1,5 @@
-"""Cells of recurrent layers, in the products and activations that torch computes them by: a loop over
-them is a loop on the tape.
+"""Cells of recurrent layers, in the products and activations of torch's definition: a loop over cells becomes a loop on
+the tape.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from tapegrad.numbers.kinds import Array
 
 
 def _fits(count: int, input: Array, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> bool:
-    """Return whether these are the tensors of a cell with so many gates; where they are not,
-    torch says what is wrong.
-    """
+    """Return whether the tensors fit a cell with `count` gates; if not, torch's function reports the error."""
     if not real(input, hx, w_ih, w_hh, b_ih, b_hh) or (b_ih is None) is not (b_hh is None):
         return False
     if ndim(input) != ndim(hx) or not 1 <= ndim(input) <= 2 or ndim(w_ih) != 2 or ndim(w_hh) != 2:
