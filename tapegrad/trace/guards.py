@@ -16,6 +16,8 @@ from tapegrad.numbers.tensors import overlap
 
 SURROUNDINGS: list[Callable[[], Any]] = []
 """Functions that return a library setting which results depend on, or None; a tape holds where each returns None."""
+DEFAULTS: list[Callable[[], Any]] = []
+"""Functions that return a library's setting for new numbers (the default dtype), or None; tapes are kept for each."""
 UNLIKE: list[Callable[[], Any]] = []
 """Functions that return None where machine code may begin a call: settings, and checks of values (`raise_on_nan`)."""
 
@@ -63,7 +65,7 @@ def check_surroundings() -> None:
 
 def surrounded(key: Any) -> Any:
     """Return a cache key of tapes extended by the current library settings."""
-    for around in SURROUNDINGS:
+    for around in (*SURROUNDINGS, *DEFAULTS):
         key = key if (found := around()) is None else (key, found)
     return key
 

@@ -103,7 +103,7 @@ class Storage:
 
 
 SEVERAL = "an array whose numbers stand in it several times, or on a diagonal, is written to"
-CLONE = "x.clone() or a copy of one of the two, before either is written to"
+CLONE = "a copy of one of the two, x.copy() or x.clone() of a tensor, before either is written to"
 
 
 class View:

@@ -48,8 +48,9 @@ def vmap(f: Callable[P, Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable
 
     `f` runs once on one member, and each operation of its tape is done for the whole batch. Members that take another
     branch, or run a loop more often, are traced and run apart: `f` is any program. An op without a batching rule is
-    called once for each member, on a tape by one loop. Random numbers are drawn for each member. A function that cannot
-    be traced, or needs plain numbers, is called for each member. Writes to what all members share (a captured list, a
+    called once for each member, on a tape by one loop. Random numbers are drawn for each member, by each draw for all
+    members: where `f` draws twice, they differ from those of a loop over the members. A function that cannot be
+    traced, or needs plain numbers, is called for each member. Writes to what all members share (a captured list, a
     counter, a module's buffers, a global) and prints happen as in a loop over the members: such an `f` is traced for
     each of them, and so is one that reads what may differ between them. Arrays among the arguments are never written
     to. Raises ArgumentError where the arguments have no such axis, or different numbers of members; MutationError

@@ -27,7 +27,7 @@ from tapegrad.rules.facts import BLANK, CONSTANT
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call
-from tapegrad.trace.guards import number_type
+from tapegrad.trace.guards import DEFAULTS, number_type
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
@@ -202,3 +202,12 @@ def _numbers(data: Array) -> Any:
             yield from _numbers(part)
     else:
         yield data
+
+
+def _default() -> torch.dtype | None:
+    """Return the dtype of numbers that are made, None where it is the one that torch begins with."""
+    dtype = torch.get_default_dtype()
+    return None if dtype is torch.float32 else dtype
+
+
+DEFAULTS.append(_default)

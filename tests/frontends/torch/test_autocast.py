@@ -135,3 +135,18 @@ def test_a_function_that_calls_others_is_refused_there() -> None:
             return checkpoint(m, x, use_reentrant=False).float().sum()
     with pytest.raises(tg.UnknownFunction, match="calls others"):
         tg.grad(f, model(), X)
+
+
+@pytest.mark.parametrize("make", [tg.compile, tg.value_and_grad])
+def test_compiled_calls_notice_the_default_dtype(make: Callable[..., Any]) -> None:
+    def f(x: Any) -> Any:
+        return (torch.zeros(2) + x).sum() * torch.tensor(1 / 3)
+    x, step = torch.ones(2), make(f, warmup=1)
+    try:
+        for dtype in (torch.float32, torch.float64, torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            for _ in range(3):
+                y = step(x) if make is tg.compile else step(x)[0]
+                assert torch.equal(y, f(x)) and y.dtype is dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
