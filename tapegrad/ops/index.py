@@ -73,17 +73,27 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
     return y if shape else y[()]
 
 
-MANY = 512  # number of rows from which column by column is faster
+MANY = 512  # number of rows from which column by column is faster; a long vector is added in one pass
 
 
 def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
-    """Add double-precision rows, stored column by column, to a table: in np.add.at's order, in a fifth of the time."""
+    """Add elements to a vector, or rows stored column by column to a table, in double precision: in np.add.at's order,
+    in a fifth of the time.
+    """
     if not y.ndim:
         return False
     rows, n = index[0], len(y)
     if (type(piece) is not np.ndarray or piece.strides[:1] != (8,) or not piece.dtype == y.dtype == np.float64
         or len(index) > 1 or rows.ndim != 1):
         return False
+    if y.ndim == 1 and piece.shape == rows.shape and rows.dtype == np.intp and n <= max(4 * rows.size, MANY):
+        try:
+            total = np.bincount(rows, piece, n)
+        except ValueError:  # a place counted from the end
+            return False
+        if len(total) == n:
+            y += total
+        return len(total) == n
     if (y.ndim != 2 or piece.shape != (rows.size, y.shape[1]) or rows.size < MANY or 4 * rows.size < n
         or rows.min() < -n or rows.max() >= n):
         return False

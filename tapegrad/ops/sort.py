@@ -55,13 +55,19 @@ argpartition = constant("argpartition", lambda x, kth, axis=-1: np.argpartition(
                                                   spec=types.places_along)
 
 
+SORTED = 512  # numbers for each rank, up to which one sort is quicker than a look for each rank
+
+
 def _argrank(x: Array, ranks: tuple[int, ...]) -> Any:
-    values = np.partition(x, sorted({*ranks, len(x) - 1}), axis=0)
-    # of equal values, the one that a stable sort would put there: the same on every backend
-    places = [np.argmax(np.cumsum(x == values[rank], axis=0) > rank - np.sum(x < values[rank], axis=0), axis=0)
-              for rank in ranks]
-    missing = np.isnan(values[-1])
-    return np.where(missing, np.argmax(np.isnan(x), axis=0), np.stack(places)) if np.any(missing) else np.stack(places)
+    missing = np.isnan(x)
+    places: Any
+    if len(x) <= SORTED * len(ranks):
+        places = np.argsort(x, axis=0, kind="stable")[list(ranks)]
+    else:  # of equal values, the one that a stable sort would put there: the same on every backend
+        values = np.partition(x, sorted(set(ranks)), axis=0)
+        there = [np.cumsum(x == values[rank], axis=0) > rank - np.sum(x < values[rank], axis=0) for rank in ranks]
+        places = np.argmax(np.stack(there), axis=1)
+    return np.where(missing.any(axis=0), np.argmax(missing, axis=0), places) if missing.any() else places
 
 
 def _argrank_tensor(x: Array, ranks: tuple[int, ...]) -> Any:

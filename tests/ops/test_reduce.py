@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -50,3 +51,13 @@ def test_averages_are_summed_in_the_dtype_of_numpys(number: Any, weight: Any) ->
     x, w = np.array([3, 100]).astype(number), np.array([2, 101]).astype(weight)
     found, expected = tg.trace(lambda x, w: np.average(x, weights=w), x, w)[0], np.average(x, weights=w)
     assert found == expected and found.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 3)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_ranks_are_those_of_a_stable_sort_however_they_are_found(shape: Any, missing: bool, monkeypatch: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 6, shape).astype(float)
+    x[7:9] = np.nan if missing else -0.0
+    found = tg.ops.argrank(x, ranks=(0, 13, 39))
+    monkeypatch.setattr(importlib.import_module("tapegrad.ops.sort"), "SORTED", 0)  # partitions, as of long arrays
+    np.testing.assert_array_equal(found, tg.ops.argrank(x, ranks=(0, 13, 39)))

@@ -76,6 +76,8 @@ def form(op: Operation) -> tuple[Shape, Form] | None:
         write = _adds
     of = spec_of(op.args[0]) if op.fn in SINKS or write is _adds else op.spec
     batch = batch_of(of) if write is not None else None
+    if batch is None and (write is _adds or (op.fn is ops.getitem and _are_places(op.args[1:], of.shape[:1]))):
+        batch = of.shape[:1]  # registers have no numbers: what is read or written at computed places is in memory
     if write is None or batch is None:
         return None
     found = write(op, batch, of)

@@ -442,3 +442,20 @@ def test_indices_that_are_computed_stay_inside() -> None:
     assert fast(x, 3) == f(x, 3)
     for k in (99, -1, -100, 100, -101, 2 ** 62):
         assert raised(fast, x, k)[0] == raised(tg.compile(tape, mode="numpy"), x, k)[0]
+
+
+@pytest.mark.parametrize("n", [1, 3, 12, 13])
+def test_few_numbers_at_computed_places_are_native_code(n: int) -> None:
+    weights = np.arange(1.0, n + 1)
+
+    def f(x: Any, places: Any) -> Any:
+        return np.sum(np.exp(x[places]) * weights)
+    step = native(f, argnums=0)
+    x, places = np.linspace(0.0, 1.0, n), np.arange(n) * 3 % n - n // 2  # twice the same, and from the end
+    for _ in range(4):
+        _, dx = step(x, places)
+    assert in_python(code(step)) == 0
+    np.testing.assert_allclose(dx, tg.grad(f, x, places)[1][1], 1e-13)
+    for wrong in (n, -n - 1):
+        with pytest.raises(IndexError):
+            step(x, np.full(n, wrong))
