@@ -151,7 +151,7 @@ def _call(code: CodeType, place: int) -> int | None:
 
 _UNCLEAR = frozenset([_EXTENDED, *dis.hasjrel, *dis.hasjabs, *(
     number for name, number in dis.opmap.items() if name.startswith(("SWAP", "COPY", "ROT", "DUP")))])
-_CALL = dis.opmap.get("PRECALL", dis.opmap.get("CALL"))
+_CALL = next(dis.opmap[name] for name in ("PRECALL", "CALL", "CALL_FUNCTION") if name in dis.opmap)
 _KEYWORDS = dis.opmap.get("KW_NAMES", -1)
 _CALL_EX = dis.opmap["CALL_FUNCTION_EX"]
 

@@ -17,7 +17,6 @@ from tapegrad.numbers.object_state import attributes
 
 KEPT = 16  # closed worlds that are cached
 TOGETHER = 32  # namespaces, objects and cells compared in one call
-FEW = 256  # changed objects, beyond which a new search is made
 _PARTS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 _ORDER = attrgetter("__mro__")
 
@@ -34,6 +33,7 @@ class ClosedWorld:
                  spaces: dict[int, tuple[Any, list[Any]]], readers: dict[int, FunctionType],
                  given: Callable[[Any], bool], is_open: Callable[[Any], bool]) -> None:
         self.met, self.parents, self.readers, self.seen = met, parents, readers, {*parents, *met}
+        self.followed = 0  # how many things were followed again since
         self.given = {key: x for key, x in met.items() if given(x)}
         self.open = [x for x in met.values() if is_open(x)]
         closed = [x for x in met.values() if not is_open(x)]
@@ -102,7 +102,9 @@ def closed_world(key: tuple[Any, ...], make: Callable[[], ClosedWorld]) -> tuple
     """Return the closed world of a key's roots, and its objects that must be followed in this search."""
     world = _worlds.pop(key, None)
     changed = [] if world is None else world.changed()
-    if world is None or len(changed) > FEW:
+    if world is not None:
+        world.followed += len(changed)
+    if world is None or world.followed > len(world.met):  # as much was followed again as finding it all anew takes
         world, changed = make(), []
     _worlds[key] = world  # at the end: the first entry was used longest ago
     for old in [*_worlds][:-KEPT]:

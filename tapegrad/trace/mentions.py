@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -94,11 +95,24 @@ def modules_of(names: Iterable[str], scope: dict[str, Any]) -> Iterator[ModuleTy
     while package:
         packages.append(f"{package}.")
         package = package.rpartition(".")[0]
-    for name in names:
+    for name in _ends(len(sys.modules), next(reversed(sys.modules))).intersection(name.strip(".") for name in names):
         for around in packages:
-            module: Any = sys.modules.get((around + name.lstrip(".")).rstrip("."))
+            module: Any = sys.modules.get((around + name).rstrip("."))
             if issubclass(type(module), ModuleType):
                 yield module
+
+
+@functools.lru_cache(maxsize=1)
+def _ends(count: int, last: str) -> frozenset[str]:
+    """Return what the names of loaded modules end in, by parts: of `a.b.c` also `b.c` and `c`; and nothing, which
+    stands for a package itself. The arguments tell when modules were imported.
+    """
+    ends = {""}
+    for name in [*sys.modules]:
+        while name:
+            ends.add(name)
+            name = name.partition(".")[2]
+    return frozenset(ends)
 
 
 def is_foreign(module: Any) -> bool:

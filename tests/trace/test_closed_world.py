@@ -143,6 +143,18 @@ def test_a_package_is_followed_once(package: Any, followed: list[Any]) -> None:
     assert counts[0] > 0 and counts[1:] == [0, 0]
 
 
+def test_what_has_changed_once_is_not_followed_for_ever(package: Any, followed: list[Any]) -> None:
+    def call() -> bool:
+        followed.clear()
+        tg.grad(lambda model, x: model(x), package.Model(), torch.ones(2))
+        return package.others in followed
+    call()
+    assert not call()
+    package.ADDED = 1.0
+    assert call()
+    assert [call() for _ in range(40)].count(True) < 40 and not call()
+
+
 def test_a_package_is_followed_once_where_a_program_captures_functions_of_it(package: Any, followed: list[Any]) -> None:
     same, kind, model, counts = package.same, package.Model, package.Model(), []
     for _ in range(3):
