@@ -94,6 +94,5 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def guard_dashes(argv: Sequence[str]) -> list[str]:
-    """Prefix `-x*x` and `-1e-3` with a blank, so that they are no options; every option but -h and -o has two dashes.
-    """
+    """Prefix `-x*x` and `-1e-3` with a blank, so that they are no options; all options but -h and -o begin with --."""
     return [f" {arg}" if re.match(r"-(?!-|[ho]$)", arg) else arg for arg in argv]

@@ -51,9 +51,9 @@ class Source:
 class Explanation(Displayed):
     """The result of `explain`; prints on one screen.
 
-    `value` and `gradient` are what `grad` returns. `sources` are the lines in the order in which they first ran,
-    `findings` the problems, worst first. `tape` is the primal tape, `reverse` the gradient tape; findings name
-    operations on one of the two.
+    `value` and `gradient` are those of `grad`. `sources` are the lines in the order in which they first ran, `findings`
+    the problems, worst first. `tape` is the primal tape, `reverse` the gradient tape; findings name operations on one
+    of the two.
     """
 
     tape: Tape
@@ -151,9 +151,7 @@ class Lines:
         self.most = 0.0  # the largest norm of a cotangent
 
     def visits(self) -> Iterator[Visit]:
-        """Process and yield all operations; with a replay if cotangents are summed in place, as the tape lacks their
-        intermediate values.
-        """
+        """Process and yield all operations, by a replay if cotangents are summed in place (the tape has only sums)."""
         tape, in_place = self.tape, any(type(op.val) is Accumulator for op in self.tape)
         for visit in replayed(tape, leaves_of(tape, (), {})) if in_place else recorded(tape):
             self.see(visit)
@@ -238,7 +236,7 @@ def written(value: Any) -> str:
 
 
 def remark(dx: Any) -> str:
-    """Return what is wrong about a gradient as text, else the norm of an array's."""
+    """Return the defect of a gradient as text; if there is none, the norm of an array's."""
     for kind, test in NOT_FINITE.items():
         for x in numbers(dx):
             if test(x).any():

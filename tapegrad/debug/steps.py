@@ -163,7 +163,7 @@ class _Player:
     # -- the reverse sweep
 
     def _sweep(self) -> Iterator[Step]:
-        pending: list[Operation] = []  # sums behind a pullback belong to its step
+        pending: list[Operation] = []  # sums after a pullback belong to its step
         ready: Operation | None = None
         for op in self.back:
             role = role_of(op)

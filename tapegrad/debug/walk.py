@@ -80,7 +80,7 @@ def valued(tape: Tape, leaves: list[Any]) -> Tape:
 
 
 def visit(op: Operation, fn: Any, given: list[Any], value: Any) -> Visit:
-    """Return the visit of an operation."""
+    """Return the Visit of an operation; a triple becomes the call that it holds, a write the value written."""
     if fn is rrule:
         fn, given, value = given[0], given[1:], value[0] if isinstance(value, tuple) else None
     if fn is setitem:

@@ -38,9 +38,7 @@ def is_filled(x: Any) -> bool:
 
 
 def _filler(x: Call, y: Spec) -> Any:
-    """Return the number that such a call fills an array with; None unless its spec `y` is a non-empty array of integers
-    or floats and the fill value is a number.
-    """
+    """Return the number that such a call fills an array of `y` with; None if `y` is empty or no integer or float."""
     found = (0 if x.fn in (ops.zeros, ops.zeros_like) else 1 if x.fn in (ops.ones, ops.ones_like)
              else x.args[1] if len(x.args) > 1 else x.kwargs["fill_value"])
     if not (y.is_array and y.size and y.kind in "iuf" and spec_of(found).shape == ()):
@@ -50,7 +48,7 @@ def _filler(x: Call, y: Spec) -> Any:
 
 
 def uniform(x: np.ndarray[Any, Any]) -> bool:
-    """Return whether all elements of an integer or float array are one number; False for arrays of -0.0."""
+    """Return whether all elements of an integer or float array are one number; False if they are -0.0."""
     if not x.size or x.dtype.kind not in "iuf":
         return False
     first = x.flat[0]
@@ -74,9 +72,7 @@ def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def nowhere_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """multiply_no_nan and divide_no_nan are 0 where the first operand is 0; for a nonzero constant they are multiply
-    and divide.
-    """
+    """multiply_no_nan and divide_no_nan (0 where a is 0) are multiply and divide if a is a nonzero constant."""
     return w.instead(op, ops.multiply if op.fn is ops.multiply_no_nan else ops.divide, a, b) if number(a) else None
 
 

@@ -44,8 +44,8 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     use `scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True)`.)
 
     Each of `passes` maps a tape to a new tape, in time linear in its length. They run in order, at most four times,
-    until nothing changes or, on a long tape, little. A `Report` collects what each pass removed. The result is
-    specialised to the recorded shapes and dtypes of arrays and exact types of numbers, and guards them.
+    until nothing changes or, on a long tape, little. A `Report` collects the operations that each pass removed. The
+    result is specialised to the recorded shapes and dtypes of arrays and exact types of numbers, and guards them.
 
     Values agree to rounding (1e-12 in double precision), as constant factors are merged and moved through sums. The
     sign of a zero may differ. nan and inf stay, except in two cases that BLAS and LAPACK leave open: a product with a

@@ -174,9 +174,8 @@ def _of_one(w: Walk, op: Call, x: Any, term: str, out: str) -> Any:
 
 
 def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) -> Any:
-    """Return an einsum of two arrays as a scalar multiple, the sum of an elementwise product, or matrix products
-    batched over the axes that both arrays and the result have. Axes of the first array alone are rows, of the second
-    alone columns.
+    """Return a scalar multiple, the sum of an elementwise product, or matrix products batched over the axes that both
+    arrays and the result have. Axes of the first array alone are rows, of the second alone columns.
     """
     (a, b), (p, q) = xs, terms
     if not p or not q:
@@ -184,7 +183,7 @@ def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) 
         return w.make(op, ops.multiply, s, _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) else None
     size = dict(zip(p + q, shape(a) + shape(b)))
     if tuple([size[c] for c in p]) != shape(a) or not set(p) ^ set(q) <= set(out) <= set(size):
-        return None  # an axis of length 1 is stretched, or one array is summed by itself
+        return None  # an axis of length 1 is broadcast, or one array is summed by itself
     if not out and set(p) == set(q):
         return w.make(op, ops.sum, w.make(op, ops.multiply, a, _ordered(w, op, b, q, p)))
     if out[-1:] not in q and not set(out) <= set(p):
@@ -223,7 +222,7 @@ def norm_of_squares(w: Walk, op: Call, x: Any, ord: Any = 2, **along: Any) -> An
 
 def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
     """solve(L, b) is solve_triangular if L is a Cholesky factor, the result of tril or triu, or the transpose of one.
-    Both call LAPACK, which does not define the elements that are nan if the arguments are not finite.
+    Both call LAPACK, which leaves open which elements are nan if the arguments are not finite.
     """
     found = _triangle(a)
     if found is None or not is_array(b) or not 0 < len(shape(b)) < 3 or spec_of(b).dtype != spec_of(a).dtype:

@@ -28,7 +28,7 @@ class Segment(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The position behind the last piece."""
+        """The position after the last piece."""
         return self.start + self.period * self.pieces
 
 

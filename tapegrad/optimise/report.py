@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
     @property
     def what(self) -> str:
-        """`3 reshape, 2 multiply; new: 1 square`."""
+        """The changes in the form `3 reshape, 2 multiply; new: 1 square`."""
         fewer = ", ".join(f"{n} {name}" for name, n in self.removed.items() if n > 0)
         more = ", ".join(f"{-n} {name}" for name, n in self.removed.items() if n < 0)
         return "; new: ".join(filter(None, [fewer or ("nothing" if more else ""), more]))

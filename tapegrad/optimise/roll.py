@@ -28,9 +28,9 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
     The pieces must make the same calls on values of the same types. Each operand is a value of the same piece or of the
     one before, one earlier value for all pieces, an earlier value for each piece, or a number known at recording. The
     body contains the guards. Invariant values are computed once, before the loop; values of all runs that are used
-    behind the loop are collected. A reverse sweep thus becomes a loop backwards over what the first loop collected.
-    Loops contain no calls of user functions and no random draws; draws are made before the loops if possible. The tape
-    must hold its values; those of a body are the first run's.
+    behind the loop are collected. A reverse sweep thus becomes a loop backwards over the values that the first loop
+    collected. Loops contain no calls of user functions and no random draws; draws are made before the loops if
+    possible. The tape must hold its values; those of a body are the first run's.
 
     >>> import tapegrad as tg
     >>> def f(x):
@@ -83,7 +83,7 @@ def _may_loop(tape: Tape, segment: Segment) -> bool:
 
 
 def _last_uses(tape: Tape) -> Any:
-    """Return, by position, the last operation that uses each operation; for the result a position behind the tape."""
+    """Return, by position, the last operation that uses each operation; for the result a position after the tape."""
     last = np.zeros(len(tape.ops) + 1, np.int32)
     for op in tape.ops:
         for used in operands(op):

@@ -1,8 +1,8 @@
 """scale_motion: moves signs and constant factors to where they cost least, or cancels them.
 
-`sum(-x * 0.5)` takes three passes over x, `-0.5 * sum(x)` one. A product with a constant is therefore postponed: what
-is linear in it is computed without the factor, and the factor is applied to the result, unless another factor or a sum
-(`a + (-b)` is `a - b`) absorbs it.
+`sum(-x * 0.5)` takes three passes over x, `-0.5 * sum(x)` one. A product with a constant is therefore postponed:
+operations that are linear in it are computed without the factor, which is applied to their results, unless another
+factor or a sum (`a + (-b)` is `a - b`) absorbs it.
 
 Elementwise values change by an ulp or two at most, also where they are infinite, subnormal or signed zeros: a sign
 passes operations without sums, another factor passes data movement, and products only if it lies between 1/2 and 2. Two
@@ -191,7 +191,7 @@ def is_sign(factor: float) -> bool:
 
 
 def is_near_one(factor: float) -> bool:
-    """Return whether a factor scales by at most a power of two."""
+    """Return whether the magnitude of a factor lies between 1/2 and 2."""
     return 0.5 <= abs(factor) <= 2.0
 
 

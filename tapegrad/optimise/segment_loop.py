@@ -170,8 +170,8 @@ class SegmentLoop:
         return _Step(list(self.steps).index(key))
 
     def _leaving(self) -> set[Operation]:
-        """Return the operations that are used behind the loop, except the last run's carried ones. Raise Unlike if a
-        carried operation is loop-invariant: pieces that begin behind its uses compute it themselves.
+        """Return the operations that are used after the loop, except the last run's carried ones. Raise Unlike if a
+        carried operation is loop-invariant: pieces that begin after its uses compute it themselves.
         """
         goes_on = {use.j for use in self.carried}
         if goes_on & self.same:
@@ -286,8 +286,7 @@ class Link:
 
     @classmethod
     def found(cls, use: Listed, source: SegmentLoop) -> Iterator[Link]:
-        """Yield the links for which all but a few of the first or last operations are consecutive pieces of the source.
-        """
+        """Yield the links for which all but a few first or last operations are consecutive source pieces."""
         middle = len(use.ops) // 2
         piece, j = divmod(use.ops[middle].id - 1 - source.start, source.period)
         apart = use.ops[middle].id - use.ops[middle - 1].id

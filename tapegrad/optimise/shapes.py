@@ -45,7 +45,7 @@ def stretched(w: Walk, op: Call, *args: Any) -> Any:
         return None
     slim = [narrow(arg) for arg in args]
     if op.fn is ops.pow and not isinstance(slim[1], Operation) and slim[1] == 0.5:
-        slim[1] = args[1]  # NumPy computes x ** 0.5 as a square root, which differs at -0.0 and -inf
+        slim[1] = args[1]  # NumPy takes a square root for a scalar 0.5, which differs at -0.0 and -inf
     if all(map(_is, slim, args)):
         return None
     if np.broadcast_shapes(*map(shape, slim)) == op.spec.shape:
@@ -78,9 +78,7 @@ def _is(a: Any, b: Any) -> bool:
 
 
 def _same_dtype(slim: list[Any], args: tuple[Any, ...]) -> bool:
-    """Return whether narrowing keeps the operands' dtypes; a Python number takes that of an array, which must be its
-    own.
-    """
+    """Return whether narrowing keeps all dtypes; a Python number takes an array's, which must be its own."""
     wide = [spec_of(arg).dtype for arg in slim if spec_of(arg).dtype is not None]
     for a, b in zip(slim, args):
         dtype, was = spec_of(a).dtype, spec_of(b).dtype

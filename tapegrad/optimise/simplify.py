@@ -60,7 +60,7 @@ def _rewrite(walk: Walk, op: Call) -> None:
 
 
 def _may_apply(fn: Op, args: tuple[Any, ...]) -> bool:
-    """Return whether a rule of this op may find what it looks for among the arguments; for most calls none does."""
+    """Return whether an argument is a constant or a call that some rule of the op looks for; mostly none is."""
     needs = NEEDS[fn]
     if needs is None:
         return True

@@ -17,8 +17,8 @@ def specialise(tape: Tape) -> Tape:
     """Return a tape that guards the shape and dtype of each input, or a number's exact type, once, before all else.
 
     Guards that follow from these vanish, on inputs and on computed values: `ndim`, `kind`, `class`, shapes of
-    intermediate values. If the program looked at the memory layout of an array, the inputs' strides are guarded
-    instead: a compiled tape lays out computed arrays as recorded.
+    intermediate values. If the program looked at the memory layout of an array, the inputs' strides are guarded, from
+    which it follows: a compiled tape lays out computed arrays as recorded.
     """
     walk = Walk(tape, learn=True)
     inputs = [op for op in tape.ops if isinstance(op, Input)]

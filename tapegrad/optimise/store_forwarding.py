@@ -1,6 +1,6 @@
 """store_forwarding: replaces reads of array elements by the values that were just written there.
 
-A loop that fills an array by elements or rows reads what it wrote a step before; its reverse sweep adds into one
+A loop that fills an array by elements or rows reads the one it wrote a step before; its reverse sweep adds into one
 element of a cotangent, reads it and clears it. Only the numbers remain, and arrays where something uses them as a
 whole.
 """
@@ -176,9 +176,7 @@ def _basic(index: Sequence[Any]) -> bool:
 
 
 def _plain(part: Any) -> Any:
-    """Return a part of an index, for a loop's integer input its value in the first run: any selects a part of one
-    shape.
-    """
+    """Return an index part, for a loop's integer input its first value: all its values select parts of one shape."""
     return part.val if isinstance(part, Input) else part
 
 

@@ -38,8 +38,7 @@ class Line(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: the total width at which it appears, and its usual width. A wider entry does not shift the other lines.
-    """
+    """A column: the least total width that shows it, and its usual width; a wider entry shifts no other line."""
 
     name: str
     needs: int  # least total width that has room for it
@@ -95,7 +94,7 @@ def reverse_start(tape: Tape) -> int:
     """
     reverse = [i for i, op in enumerate(tape.ops) if op.purpose in REVERSE and not isinstance(op, Guard)]
     seeds = [i for i in reverse if tape.ops[i].purpose == "seed"]
-    # the last: a primal tape may hold a sweep of its own
+    # the last seed: a primal tape may hold a sweep of its own
     start = seeds[-1] if seeds else reverse[0] if reverse else len(tape)
     while start and isinstance(tape.ops[start - 1], Guard) and tape.ops[start - 1].purpose in REVERSE:
         start -= 1

@@ -57,7 +57,7 @@ class Matching:
             inputs += type(op) is Input
 
     def key(self, op: Operation) -> Key:
-        """Return what an operation computes, in terms of its arguments' numbers."""
+        """Return a key of an operation's computation, in terms of its arguments' numbers."""
         args = tuple(map(self.argument, op.args))
         if isinstance(op, Call):
             return "call", self.argument(op.fn), args, *((name, static(arg)) for name, arg in op.kwargs.items())
@@ -141,7 +141,7 @@ class Matching:
         return None
 
     def difference(self, old: Operation, new: Operation) -> str:
-        """Describe what differs in a changed operation."""
+        """Describe the differences between an operation and its changed form."""
         found = []
         if isinstance(old, Call) and isinstance(new, Call):
             if self.argument(old.fn) != self.argument(new.fn):
@@ -179,7 +179,7 @@ def static(value: Any) -> Any:
     if kind is Loop:
         return Loop, value.count, value.sizes, value.reverse, static(value.steps), *map(_inner, value.body)
     if kind is float or kind is int or kind is bool or kind is str or value is None:
-        return kind, repr(value)  # nan is nan here, and -0.0 is not 0.0
+        return kind, repr(value)  # so nan equals nan, and -0.0 differs from 0.0
     value = plain(value)
     if isinstance(value, (tuple, list)):
         return type(value), *map(static, value)

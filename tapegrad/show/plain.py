@@ -36,9 +36,7 @@ def format_tape(tape: Tape, compact: bool = False, width: int | None = None, who
 
 
 def _write(row: Line, size: Mapping[str, int], limited: bool) -> str:
-    """Return a line with cells at their columns; one that is too wide shifts only the cells behind it, as little as it
-    can.
-    """
+    """Return a line with cells at their columns; one that is too wide shifts those after it no more than it must."""
     text, start = "", 0
     for name, width in size.items():
         cell = shorten(getattr(row, name), width) if limited else getattr(row, name)

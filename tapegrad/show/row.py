@@ -26,7 +26,7 @@ def style(column: str, role: str) -> str:
 
 def brief_row(row: Line, aligned: bool = False) -> Line:
     """Return a shorter form of a compact row: a triple as its call, without its own name. If `aligned`, the note omits
-    what the row beside it shows.
+    text that the row beside it shows.
     """
     variable, _, _ = row.variable.partition(" = [")
     operation, note = row.operation, row.note

@@ -86,7 +86,7 @@ def _walk(top: Group, head: int, tail: int) -> Iterator[tuple[Part, int]]:
 def _tree(label: Text, parts: list[tuple[Part, int]], rows: dict[Operation, Line], size: dict[str, int], deepest: int,
           options: ConsoleOptions, guards: bool, level: int = 0) -> Tree:
     """Return the tree of parts in order: each is a child of the last part of lower depth. Variables are aligned within
-    a line, the columns behind the operation everywhere.
+    a line, the columns after the operation everywhere.
     """
     open_ = [_node(label)]
     names = _names(parts, rows)

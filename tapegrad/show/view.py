@@ -64,7 +64,7 @@ def present(shown: Any, width: int | None, file: IO[str] | None, console: Consol
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
     if console is None and file is None and Console().is_jupyter:
         from IPython.display import display
-        own, shows = hasattr(shown, "_repr_mimebundle_"), cast(Any, display)  # which has no types of its own
+        own, shows = hasattr(shown, "_repr_mimebundle_"), cast(Any, display)  # IPython's display is untyped
         shows(shown if own else {"text/html": as_html(shown, width)}, raw=not own)
         return
     with collector:

@@ -4,8 +4,8 @@
     {"name": "f", "kinds": "iic…", …}
     the arrays, one after the other, each at a multiple of 64 bytes
 
-Nothing is compressed, so that the content is never larger than the file. The JSON is ASCII, on one line: `sed -n 2p
-f.tape`. It holds columns with one entry for each operation, rather than an object for each:
+Nothing is compressed, so that the content is never larger than the file. The JSON is ASCII, on one line:
+`sed -n 2p f.tape`. It holds columns with one entry for each operation, rather than an object for each:
 
 - `name`, `result`, `signature`: the function's name, and the numbers of the result and of the signature (each of the
   two may be null)
@@ -30,10 +30,11 @@ An argument that is an integer is a variable: 4 is %4. Other values stand for th
 `"text"`), or are a list that begins with a tag: `["int", 4]`, `["slice", …]`, `["np", "float64", 1.5]`, `["array", 0]`,
 `["op", "multiply"]`. The optional fourth entry of a signature names the gradients wanted: `[argnums, captured]`. A
 function is an op, a function of tapegrad, or a library's function that tapegrad knows, each by its name; an op of
-torch's frontend (`["torch op", "linear"]`); a function of torch with the way it is recorded (`["torch function", "vjp",
-["torch function", "function", "torch.nn.functional.layer_norm"]]`); or `["given", "module:name"]`, which the reader of
-the file must be given. `["loop", 0]` is a loop; its body calls functions before it in the table, and has columns like
-the tape's, without `signature` and the tables. A file can name nothing else, and holds no code.
+torch's frontend (`["torch op", "linear"]`); a function of torch with the way it is recorded
+(`["torch function", "vjp", ["torch function", "function", "torch.nn.functional.layer_norm"]]`); or
+`["given", "module:name"]`, which the reader of the file must be given. `["loop", 0]` is a loop; its body calls
+functions before it in the table, and has columns like the tape's, without `signature` and the tables. A file can name
+nothing else, and holds no code.
 """
 
 from __future__ import annotations
@@ -87,8 +88,7 @@ DTYPE = r"[<>|=]?[biufc]\d{1,2}"
 
 
 def handed_name(x: Any) -> str:
-    """Return the name under which the reader of a file must be given a function, a class or an object
-    (`module:Class()`).
+    """Return the name under which a file's reader must be given a function, a class or an object (`module:Class()`).
 
     >>> handed_name(Fraction)
     'fractions:Fraction'
@@ -108,9 +108,7 @@ def foreign_name(fn: Any) -> str:
 
 
 def foreign(wanted: str = "") -> dict[str, Any]:
-    """Return the libraries' functions that tapegrad knows, by name; SciPy's modules are imported if `wanted` names
-    them.
-    """
+    """Return the libraries' functions that tapegrad knows, by name; imports the SciPy module that `wanted` names."""
     module = ".".join(wanted.split(".")[:2])
     if module in MODULES and module.startswith("scipy."):
         importlib.import_module(module)

@@ -26,9 +26,7 @@ Reduced = tuple[Any, tuple[bytes, dict[str, Any]]]
 
 
 def reduced(tape: Tape) -> Reduced:
-    """Return a function and arguments that rebuild a tape; raise TapeFormatError if pickle cannot find a function of
-    the program.
-    """
+    """Return how to rebuild a tape; raise TapeFormatError if pickle cannot find a function of the program."""
     handed: dict[str, Any] = {}
     try:
         content = b"".join(to_bytes(tape, handed=handed))

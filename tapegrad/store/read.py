@@ -187,9 +187,7 @@ class Reader:
             fail("%1 is no input")
 
     def loop(self, number: Any) -> Any:
-        """Return a loop with its body, which calls only earlier loops; the check of the whole tape verifies that they
-        fit.
-        """
+        """Return a loop with its body, which calls only earlier loops; the tape's check verifies that they fit."""
         rows = self.column("loops")
         row = rows[count(number, len(rows))]
         if type(row) is not dict:

@@ -164,7 +164,7 @@ def _name(op: Operation) -> str:
 
 
 def _later(used: Operation, op: Operation) -> bool:
-    """Return whether an operation comes from the loop's previous iteration: it stands behind its user, within a line of
+    """Return whether an operation comes from the loop's previous iteration: it stands after its user, within a line of
     the forward half.
     """
     while (whole := whole_of(used)) is not None:

@@ -34,8 +34,7 @@ CUBIC = {"cholesky": 1 / 3, "det": 2 / 3, "slogdet": 2 / 3, "lu_factor": 2 / 3, 
 
 
 class Cost(NamedTuple):
-    """Bytes of the value, and flops; None if shapes do not determine them. A function of one number counts as one flop.
-    """
+    """Bytes of the value, and flops; None if shapes do not give them. A function of one number counts as one flop."""
 
     bytes: int | None
     flops: int | None
@@ -65,8 +64,7 @@ def cost_of(op: Operation) -> Cost:
 
 
 def bytes_of(value: Any) -> int | None:
-    """Return the memory of a number, an array or a tensor, or of all in a tuple, list or dict; None for anything else.
-    """
+    """Return the memory of a number, an array, a tensor, or all in a tuple, list or dict; None for anything else."""
     value = plain(value)
     if type(value) in _NUMBERS:
         return _NUMBERS[type(value)]

@@ -16,9 +16,8 @@ from tapegrad.tape.tape import Tape
 
 
 def draw(tape: Tape, form: str, path: str | Path | None = None, group: str | None = None) -> str:
-    """Return the picture of a tape as "svg", "html", "dot", or "cell" (what a notebook shows), and write it to `path`.
-
-    Raises ArgumentError for a group other than "operation", "line" or None.
+    """Return the picture of a tape as "svg", "html", "dot" or "cell" (for a notebook), and write it to `path`. Raises
+    ArgumentError for a group other than "operation", "line" or None.
     """
     content = {"svg": to_svg, "html": to_html, "dot": to_dot, "cell": to_cell}[form](picture(tape, group))
     if path is not None:

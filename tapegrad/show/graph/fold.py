@@ -1,6 +1,4 @@
-"""fold: pictures with a box for each operation that also holds the plumbing of triples, pullbacks, constants and
-guards.
-"""
+"""fold: a box for each operation, with the plumbing of triples, pullbacks, constants and guards folded in."""
 
 from __future__ import annotations
 

@@ -163,9 +163,7 @@ class _Router:
         return Layout(round(self.width, 1), round(self.height, 1), boxes, routes, (middles[0], middles[1]))
 
     def _ports(self) -> dict[Arrow, float]:
-        """Return each arrow's distance from its head's centre: arrows arrive side by side, in the order of their
-        origins.
-        """
+        """Return each arrow's offset from its head's centre; arrows arrive side by side, ordered by their origins."""
         arriving: dict[tuple[int, bool], list[tuple[float, Arrow]]] = defaultdict(list)
         for arrow in self.picture.arrows:
             chain = self.both[self.picture.boxes[arrow.head].reverse].chains.get(arrow)

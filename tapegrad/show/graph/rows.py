@@ -24,8 +24,7 @@ SWEEPS = 8
 
 
 def labour(picture: Picture) -> tuple[int, int]:
-    """Return the number of rows that all arrows pass, and the number of nodes for them: arrows of one box share nodes.
-    """
+    """Return the number of rows that all arrows pass, and of their nodes, which arrows of one box share."""
     row = assign(picture)
     spans = [(a.tail, abs(row[a.tail] - row[a.head])) for a in picture.arrows if not a.again and not picture.saved(a)]
     longest: dict[int, int] = {}
@@ -242,8 +241,7 @@ def _weight(column: Column, node: Node, other: Node) -> float:
 
 
 def _spines(column: Column) -> list[list[Node]]:
-    """Return the chains of nodes that should run straight: an arrow past several rows, boxes that follow one another.
-    """
+    """Return the chains that should run straight: an arrow past several rows, boxes that follow one another."""
     follows: dict[Node, Node] = {}
     for nodes in column.rows:
         for node in nodes:
