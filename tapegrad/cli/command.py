@@ -1,4 +1,4 @@
-"""Command: one of the command line, and the arguments that several share."""
+"""Command: a command of the command line, and the arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapegrad.transforms.grad import gradtape
 
 
 class Command(NamedTuple):
-    """What a command is called, what it does, how it is used."""
+    """A command: its name, summary, examples, arguments and function."""
 
     name: str
     summary: str
@@ -25,7 +25,7 @@ class Command(NamedTuple):
 
 
 def program_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is to be run."""
+    """Add the program to run, and its arguments."""
     parser.add_argument("what", help="an expression, pkg.mod:function, or a saved tape (- for standard input)")
     parser.add_argument("args", nargs="*", metavar="value", help="name=value, or a value")
     parser.add_argument("--with", dest="known", action="append", metavar="pkg.mod:name",
@@ -33,7 +33,7 @@ def program_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def format_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add how a tape is printed: as `Tape.show` can, and as text."""
+    """Add the options for printing a tape, as in `Tape.show`."""
     parser.add_argument("--format", choices=FORMATS, help="table on a terminal, else plain")
     parser.add_argument("--group", choices=GROUPS, help="a heading above each line or call")
     parser.add_argument("--width", type=int, metavar="n",
@@ -48,17 +48,17 @@ def seed_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def program_of(options: argparse.Namespace) -> Program:
-    """Return what is to be run."""
+    """Return the program to run."""
     return load(options.what, options.args, options.known)
 
 
 def seed_of(options: argparse.Namespace) -> Any:
-    """Return the seed that was asked for, or 1."""
+    """Return the seed among the options, 1 by default."""
     return 1 if options.seed is None else literal(options.seed, "--seed")
 
 
 def primal_of(program: Program) -> Tape:
-    """Return the tape of a program, or the one that was saved."""
+    """Return the tape of a program, or the saved tape."""
     return program.tape if program.tape is not None else trace(program.fn, *program.args, **program.kwargs)[1]
 
 

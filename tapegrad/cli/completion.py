@@ -1,4 +1,4 @@
-"""The command that prints a script by which a shell completes the others, made from the parser itself."""
+"""The command that prints a shell's completion script, made from the parser itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tapegrad.cli.command import Command
 
 
 class Word(NamedTuple):
-    """An option or an argument: its flag ("" for an argument), what it takes, and what it is for."""
+    """An option or an argument: its flag ("" for an argument), its choices, whether it takes a value, and its help."""
 
     flag: str
     choices: tuple[str, ...]
@@ -19,7 +19,7 @@ class Word(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A command as a shell sees it."""
+    """A command as a shell completes it."""
 
     name: str
     summary: str
@@ -129,7 +129,7 @@ def _quoted(text: str, apostrophe: str = "'\\''") -> str:
 
 
 def _told(text: str) -> str:
-    return _quoted(text, "\\'")  # as fish writes it
+    return _quoted(text, "\\'")  # fish's escape
 
 
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}

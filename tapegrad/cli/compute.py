@@ -40,7 +40,7 @@ def run_trace(options: argparse.Namespace) -> None:
 
 
 def run_grad(options: argparse.Namespace) -> None:
-    """Print the value and the gradient by each argument, then what was asked for besides."""
+    """Print the value and the gradient by each argument, then the tapes if wanted."""
     program = program_of(options)
     value, gradients = _gradient(program, seed_of(options))
     print_values([("value", value), *_named(program, gradients, captured=True)])
@@ -58,8 +58,8 @@ def _gradient(program: Program, seed: Any) -> Any:
 
 
 def _named(program: Program, gradients: Any, captured: bool = False) -> list[tuple[str, Any]]:
-    """Return the gradients by arguments, before them those by what was `captured`, with the
-    names to print them under.
+    """Return the gradients by arguments, after those by `captured` values if wanted, with the names to print them
+    under.
     """
     structure = None if program.tape is None else program.tape.structure
     argnums = None if structure is None else structure.wanted.argnums
@@ -72,12 +72,12 @@ def _named(program: Program, gradients: Any, captured: bool = False) -> list[tup
 
 
 def is_gradient(tape: Tape) -> bool:
-    """True for a tape that returns a value and a gradient."""
+    """Return whether a tape returns a value and a gradient."""
     return isinstance(tape.result.kwargs.get("into"), ValueAndGradients)
 
 
 def run_play(options: argparse.Namespace) -> None:
-    """Print what a saved tape computes from other arguments."""
+    """Print the result of a saved tape for other arguments."""
     program = program_of(options)
     if program.tape is None:
         raise Failure("play runs a saved tape: save writes one")
@@ -91,8 +91,7 @@ def run_play(options: argparse.Namespace) -> None:
 
 
 def run_check(options: argparse.Namespace) -> None:
-    """Compare the gradient with central differences; of a saved tape without arguments,
-    print that it is well-formed.
+    """Compare the gradient with central differences; for a saved tape without arguments, print that it is well-formed.
     """
     program = program_of(options)
     if program.tape is not None and not options.args:

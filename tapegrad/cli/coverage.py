@@ -10,7 +10,7 @@ from tapegrad.show.coverage import KINDS, SPACES, listing, overview
 
 
 def run_coverage(options: argparse.Namespace) -> None:
-    """Print the map of a namespace, or how many names of each kind all of them have."""
+    """Print the map of a namespace, or the number of names of each kind in every namespace."""
     sheet = listing(options.namespace) if options.namespace else overview()
     print_shown(sheet, sheet.format, options.format)
 

@@ -1,4 +1,4 @@
-"""Commands that look for what went wrong: explain, find, step, profile."""
+"""Commands for debugging: explain, find, step, profile."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def run_explain(options: argparse.Namespace) -> None:
 
 
 def run_find(options: argparse.Namespace) -> None:
-    """Print the first operation that is what is looked for."""
+    """Print the first operation of the wanted kind."""
     program = program_of(options)
-    with np.errstate(all="ignore"):  # what NumPy would warn of is what is looked for
+    with np.errstate(all="ignore"):  # NumPy's warnings would only repeat the finding
         found = primal_of(program).find(options.kind, *program.args, **program.kwargs)
     print(f"nothing is {options.kind}") if found is None else print_found(found)
 

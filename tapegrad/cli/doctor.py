@@ -1,4 +1,4 @@
-"""The command that says what is installed, what each part of it is for, and how to get the rest."""
+"""The command that prints what is installed, the use of each package, and how to install missing ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tapegrad.cli.command import Command
 from tapegrad.errors import TapeError
 from tapegrad.numbers.lazy import Lazy
 
-# what no other command needs
+# needed by no other command
 _metadata = Lazy("importlib.metadata")
 _machine = later("tapegrad.compile.native.machine", "machine")
 
 
 class Part(NamedTuple):
-    """A package: what tapegrad uses it for, and how it is installed."""
+    """A package: its use in tapegrad, and how to install it."""
 
     name: str
     use: str
@@ -40,7 +40,7 @@ PARTS = (
 
 
 def run_doctor(options: argparse.Namespace) -> None:
-    """Print versions, backends, and what is missing."""
+    """Print versions, backends, and missing packages."""
     print(f"tapegrad {tapegrad.__version__}  {os.path.dirname(tapegrad.__file__)}")
     print(f"Python {platform.python_version()}  {sys.executable}")
     print(f"{platform.system()} {platform.machine()}")
@@ -54,7 +54,7 @@ def run_doctor(options: argparse.Namespace) -> None:
 
 
 def backends() -> list[tuple[str, str]]:
-    """Return what compiled functions can run as here, and why not."""
+    """Return the backends of compiled functions, and whether each works here, or why not."""
     found = [("numpy", "yes"), ("native", _native())]
     if not _version("torch"):
         return [*found, ("torch", 'no: pip install "tapegrad[torch]"')]
@@ -64,7 +64,7 @@ def backends() -> list[tuple[str, str]]:
 
 
 def _native() -> str:
-    """Return whether compiled functions become machine code here, and why not."""
+    """Return whether compiled functions become machine code here, or why not."""
     try:
         _machine()
     except TapeError as err:
@@ -73,7 +73,7 @@ def _native() -> str:
 
 
 def _version(name: str) -> str:
-    """Return the version of an installed package, "" where it is missing."""
+    """Return the version of an installed package, "" if it is missing."""
     try:
         return str(_metadata.version(name))
     except _metadata.PackageNotFoundError:

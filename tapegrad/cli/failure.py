@@ -1,4 +1,4 @@
-"""What went wrong, on one line."""
+"""Errors of the command line, on one line."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tapegrad.errors import INTERNAL, Location, TapeError
 
 
 class Failure(Exception):
-    """What the user asked for cannot be done; the message says why, on one line."""
+    """A request that cannot be carried out; the message says why, on one line."""
 
 
 class Disagreement(Failure):
-    """What was to be checked does not hold: status 1, since nothing was wrong with the question."""
+    """A check that fails: status 1, as the request itself is valid."""
 
 
 def one_line(err: BaseException) -> str:
-    """Say on one line what went wrong, and on which of the user's lines."""
+    """Return an error as one line of text, with the user's line where it occurred."""
     if isinstance(err, Failure):
         return " ".join(str(err).split())
     if isinstance(err, TapeError):
@@ -37,7 +37,7 @@ def _place(where: Location) -> str:
 
 
 def _user_line(err: BaseException) -> Location | None:
-    """Return the innermost line of the traceback that is neither ours nor a library's."""
+    """Return the innermost line of the traceback that is neither tapegrad's nor a library's."""
     where = None
     for frame, line in traceback.walk_tb(err.__traceback__):
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]

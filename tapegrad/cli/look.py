@@ -41,7 +41,7 @@ CALLS: dict[str, Callable[..., Any]] = {"checkpoint": checkpoint, "forwarddiff":
 
 
 def run_show(options: argparse.Namespace) -> None:
-    """Print the tape, or all of them."""
+    """Print the tape, or every stage."""
     program = program_of(options)
     if program.tape is not None and options.args:
         raise Failure("a saved tape is shown as it was recorded: give no values; play runs it on others")
@@ -49,7 +49,7 @@ def run_show(options: argparse.Namespace) -> None:
 
 
 def show_program(program: Program, options: argparse.Namespace) -> None:
-    """Print the primal tape, what a transform makes of it, the gradient tape, or every stage."""
+    """Print the primal tape, that of a transform, the gradient tape, or every stage."""
     name = getattr(options, "transform", None)
     if name is not None:
         if options.grad or options.stages:
@@ -71,13 +71,13 @@ def transformed(program: Program, name: str) -> Tape:
     if name in CALLS:
         return trace(CALLS[name](program.fn), *program.args, **program.kwargs)[1]
     args: Sequence[Any] = program.args
-    if all(isinstance(x, (int, float, complex)) for x in args):  # numbers are members, and the batch has two
+    if all(isinstance(x, (int, float, complex)) for x in args):  # a number becomes a batch of two equal ones
         args = [np.array([x, x]) for x in args]
     return batchtape(program.fn, *args, **program.kwargs)
 
 
 def print_stages(tape: Tape, options: argparse.Namespace) -> None:
-    """Print a primal tape and what it becomes."""
+    """Print a primal tape and the tapes derived from it."""
     gradient = gradtape(tape, seed=seed_of(options))
     stages = [("primal tape: every call, as it was made", tape),
               ("triples: each call with its pullback", rewrite(tape)),
@@ -90,7 +90,7 @@ def print_stages(tape: Tape, options: argparse.Namespace) -> None:
 
 
 def chosen(options: argparse.Namespace) -> Tape:
-    """Return the tape that was asked for: the primal one, the gradient's, or that made flat."""
+    """Return the tape that the options select: the primal one, the gradient's, or the flat one."""
     program = program_of(options)
     if not (options.grad or options.flat):
         return primal_of(program)
@@ -99,7 +99,7 @@ def chosen(options: argparse.Namespace) -> Tape:
 
 
 def run_save(options: argparse.Namespace) -> None:
-    """Write the tape to a file that load reads."""
+    """Write the tape to a file for `load`."""
     tape = chosen(options)
     with Work("writing"):
         if options.output.strip() == "-":
@@ -117,7 +117,7 @@ def run_export(options: argparse.Namespace) -> None:
 
 
 def exports() -> dict[str, Callable[[Tape], Any]]:
-    """Return the formats that tapes can be exported to, and the functions that do it."""
+    """Return the functions that export tapes, by format."""
     return {"plain": Tape.format, "json": _json, "python": Tape.to_python, "dot": Tape.to_dot, "svg": Tape.to_svg,
             "html": Tape.to_html, "c": lambda tape: tape.to_c().source, "header": lambda tape: tape.to_c().header}
 
@@ -131,7 +131,7 @@ def _json(tape: Tape) -> str:
 
 
 def run_diff(options: argparse.Namespace) -> None:
-    """Print what differs between two saved tapes."""
+    """Print the differences between two saved tapes."""
     first, second = (load(name, [], options.known).tape for name in (options.first, options.second))
     if first is None or second is None:
         raise Failure("diff compares two saved tapes: save writes them")

@@ -1,4 +1,4 @@
-"""What the commands print and write."""
+"""The output of the commands, printed or written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tapegrad.tape.tape import Tape
 
 
 def print_tape(tape: Tape, options: argparse.Namespace) -> None:
-    """Print a tape in the format, the grouping and the width that were asked for."""
+    """Print a tape in the format, grouping and width of the options."""
     group, terminal = getattr(options, "group", None), sys.stdout.isatty()
     format: Any = options.format or ("table" if group or terminal else "plain")
     if group or format not in WRITTEN:
@@ -27,7 +27,7 @@ def print_tape(tape: Tape, options: argparse.Namespace) -> None:
 
 
 def print_shown(shown: Any, text: Callable[[int | None], str], format: str | None = None) -> None:
-    """Print as a table on a terminal, as text of the terminal's width or of any elsewhere."""
+    """Print as a table on a terminal, else as text; a terminal's width limits the lines."""
     terminal = sys.stdout.isatty()
     if format == "table" or (format is None and terminal):
         from rich.console import Console
@@ -37,7 +37,7 @@ def print_shown(shown: Any, text: Callable[[int | None], str], format: str | Non
 
 
 def print_found(found: Any) -> None:
-    """Print what one of tapegrad's functions returned, with rich on a terminal."""
+    """Print a result of one of tapegrad's functions, with rich on a terminal."""
     print_shown(found, lambda width: str(found))
 
 
@@ -49,7 +49,7 @@ def print_values(rows: list[tuple[str, Any]]) -> None:
 
 
 def written(value: Any) -> str:
-    """Write a value in full."""
+    """Return a value as text, in full."""
     if isinstance(value, np.ndarray):
         return np.array2string(value, separator=", ")
     with np.printoptions(legacy="1.25"):  # a NumPy scalar in a structure prints as a number
@@ -57,7 +57,7 @@ def written(value: Any) -> str:
 
 
 def write(content: str | bytes, path: str) -> None:
-    """Write to a file, or to standard output where that is `-`."""
+    """Write to a file, or to standard output if the path is `-`."""
     if path.strip() != "-":
         Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
     elif isinstance(content, bytes):

@@ -1,4 +1,4 @@
-"""The parser, made from the table of commands, and what runs them."""
+"""The parser, made from the table of commands, and the entry point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tapegrad.cli import compute, coverage, debug, doctor, look
 from tapegrad.cli.completion import COMPLETION
 from tapegrad.cli.failure import Disagreement, Failure, one_line
 
-# What is offered, in the order of the help. A command whose function is not there is left out.
+# All commands, in the order of the help.
 COMMANDS = (
     compute.GRAD, look.SHOW, compute.TRACE, debug.STEP, debug.PROFILE, debug.EXPLAIN, debug.FIND, compute.CHECK,
     look.SAVE, compute.PLAY, look.EXPORT, look.DIFF, coverage.COVERAGE, doctor.DOCTOR, COMPLETION,
@@ -41,7 +41,7 @@ becomes an array of floats.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return its exit status: 0, 1 where a check fails, 2 after one line on standard error."""
+    """Run the command line; return its exit status: 0, 1 if a check fails, 2 after one line on standard error."""
     verbose = False
     try:
         options = make_parser().parse_args(guard_dashes(sys.argv[1:] if argv is None else argv))
@@ -78,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
                      # Python 3.13 would take 16
                      formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=14))
     parser.add_argument("--version", action="version", version=f"tapegrad {tapegrad.__version__}")
-    parser.set_defaults(parser=parser)  # for the command that completes them
+    parser.set_defaults(parser=parser)  # for the completion command
     commands = parser.add_subparsers(metavar="command", required=True)
     for command in COMMANDS:
         about = f"{command.summary[0].upper()}{command.summary[1:]}."
@@ -94,5 +94,5 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def guard_dashes(argv: Sequence[str]) -> list[str]:
-    """Mark `-x*x` and `-1e-3` as no options, with a blank; every option but -h and -o begins with two dashes."""
+    """Prefix `-x*x` and `-1e-3` with a blank, so that they are no options; all options but -h and -o begin with --."""
     return [f" {arg}" if re.match(r"-(?!-|[ho]$)", arg) else arg for arg in argv]

@@ -1,4 +1,4 @@
-"""What is to be run: an expression, a function of a module, or a saved tape, with its arguments."""
+"""The program to run: an expression, a function of a module, or a saved tape, with its arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMED = re.compile(r"(?:[^\W\d][\w.]*|[\w./\\~+-]+\.py):[^\W\d][\w.]*")
 
 
 class Program(NamedTuple):
-    """A function with its arguments, and the names under which gradients are printed; or a tape that was saved."""
+    """A function with its arguments, and the names under which gradients are printed; or a saved tape."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
@@ -44,9 +44,8 @@ class Program(NamedTuple):
 
 
 def load(what: str, given: list[str], known: list[str] | None = None) -> Program:
-    """Return the program that an expression, the name of a function or a saved tape, and its arguments mean.
-
-    `known` are the functions and classes, by name, that a saved tape may use.
+    """Return the program for an expression, the name of a function or a saved tape, and for its arguments. `known` are
+    the functions and classes, by name, that a saved tape may use.
     """
     positional: list[Any] = []
     named: dict[str, Any] = {}
@@ -75,13 +74,13 @@ def load(what: str, given: list[str], known: list[str] | None = None) -> Program
 
 
 def is_saved(what: str) -> bool:
-    """True for what names a saved tape: `-`, a file that begins as one, or any name that ends in .tape."""
+    """Return whether text names a saved tape: `-`, a file that begins as one, or any name that ends in .tape."""
     if what == "-" or (what.endswith(".tape") and re.fullmatch(r"[^()*+<>=]+", what)):
         return True
     try:
         with open(what, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC.encode()
-    except (OSError, ValueError):  # no file; no name that a file could have
+    except (OSError, ValueError):  # no file, or no valid file name
         return False
 
 
@@ -97,7 +96,7 @@ def _saved(what: str, positional: list[Any], named: dict[str, Any], known: list[
 
 
 def arguments_of(tape: Tape) -> list[str]:
-    """Return the names of a tape's positional arguments, by what their inputs are called."""
+    """Return the names of a tape's positional arguments, from the labels of its inputs."""
     labels = [x.label for x in tape.inputs[1:]]
     if tape.structure is None:
         return labels
@@ -107,8 +106,8 @@ def arguments_of(tape: Tape) -> list[str]:
 
 
 def literal(text: str, name: str) -> Any:
-    """Compute a Python expression of literals and NumPy's names, lists of numbers as arrays of floats; or look up what
-    `pkg.mod:name` names: an array, a tensor, a torch.nn.Module.
+    """Evaluate a Python expression of literals and NumPy's names, lists of numbers as arrays of floats; or look up
+    `pkg.mod:name`: an array, a tensor, a torch.nn.Module.
 
     >>> literal("[1, 2]", "x"), literal("math:pi", "y"), literal("1/2", "z"), literal("np.pi", "z")
     (array([1., 2.]), 3.141592653589793, 0.5, 3.141592653589793)
@@ -137,7 +136,7 @@ def _arrays(value: Any) -> Any:
 
 
 def expression(text: str, names: list[str]) -> Callable[..., Any]:
-    """Make a function of an expression: its arguments are `names`, the other names NumPy's and Python's.
+    """Return an expression as a function: its arguments are `names`, the other names NumPy's and Python's.
 
     >>> expression("a * b + pi - pi", ["a", "b"])(2.0, 3.0)
     6.0
@@ -165,7 +164,7 @@ def expression(text: str, names: list[str]) -> Callable[..., Any]:
 
 
 def _namespace() -> dict[str, Any]:
-    """Return NumPy's functions by bare name, but Python's abs, max, min …, which mean the same for a number."""
+    """Return NumPy's functions by bare name, without Python's abs, max, min …, which do the same for a number."""
     functions = {name: getattr(np, name) for name in np.__all__ if not hasattr(builtins, name)}
     functions = {name: fn for name, fn in functions.items() if callable(fn) and not isinstance(fn, type)}
     return {**functions, "sum": _sum, "np": np, "math": math, "pi": np.pi, "e": np.e, "inf": np.inf, "nan": np.nan,
@@ -173,12 +172,12 @@ def _namespace() -> dict[str, Any]:
 
 
 def _sum(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Add up an array as NumPy does, anything else as Python does."""
+    """Sum an array as NumPy does, anything else as Python does."""
     return (np.sum if hasattr(x, "shape") else builtins.sum)(x, *args, **kwargs)
 
 
 def find(what: str) -> Callable[..., Any]:
-    """Import the function that `pkg.mod:function` names."""
+    """Import the function `pkg.mod:function`."""
     fn = look_up(what, "no function")
     if not callable(fn):
         raise Failure(f"{what} is no function: it is a {type(fn).__name__}")
@@ -186,7 +185,7 @@ def find(what: str) -> Callable[..., Any]:
 
 
 def only_function(file: str) -> str:
-    """Return `file.py:f` where a file defines one function."""
+    """Return `file.py:f` for a file that defines one public function, f."""
     module = _of_file(file)
     found = [name for name, value in vars(module).items() if isinstance(value, FunctionType)
              and value.__module__ == module.__name__ and not name.startswith("_")]
@@ -197,7 +196,7 @@ def only_function(file: str) -> str:
 
 
 def _of_file(file: str) -> Any:
-    """Import a file by its path, as a module of its name; once."""
+    """Import a file by its path, once, as a module named after it."""
     path = Path(file).expanduser().resolve()
     known = sys.modules.get(path.stem)
     if file_of(known) == str(path):
@@ -215,7 +214,7 @@ def _of_file(file: str) -> Any:
 
 
 def look_up(what: str, nothing: str) -> Any:
-    """Import what `pkg.mod:name`, or `path/to/file.py:name`, names."""
+    """Import the object that `pkg.mod:name`, or `path/to/file.py:name`, names."""
     name, _, path = what.rpartition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -1,1 +1,1 @@
-"""Asking a tape what went wrong: explain, find, step, profile."""
+"""Debugging of tapes: explain, find, step, profile."""

@@ -1,4 +1,4 @@
-"""Clock: when each operation of a replay ended, on the host or on a CUDA device."""
+"""Clock: the end of each operation of a replay, on the host or on a CUDA device."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 from tapegrad.numbers.tensors import is_tensor
 
-READING = 200  # nanoseconds that one reading of the clock takes at most: what is more is noise, and stays in
+READING = 200  # bound in nanoseconds on the cost of one clock reading: any excess is noise, and stays in
 
 
 class Clock:
-    """The host's, in nanoseconds."""
+    """The host's clock, in nanoseconds."""
 
     def measure(self, replay: Callable[[], Iterable[Any]], repeats: int) -> list[int]:
-        """Exhaust `replay()` several times; return the nanoseconds from the start to the end of
-        each item, in the fastest.
+        """Exhaust `replay()` several times; return the nanoseconds from the start to the end of each item, in the
+        fastest.
 
-        One reading for each: the end of an operation is the start of the next, and nothing between them is left out.
-        What the readings take is measured against replays with none, and taken off in equal parts. (In a loop of
-        nothing else a reading takes a third of that.)
+        The clock is read once for each item: the end of an operation is the start of the next, and nothing between them
+        is left out. The cost of the readings, measured against replays without any, is subtracted in equal parts. (In
+        an empty loop a reading takes a third of that.)
         """
         plain, timed = [], []
-        for _ in range(repeats):  # in turn, so that what else the machine does hits both
+        for _ in range(repeats):  # in turn, so that other load affects both
             plain.append(self.total(replay()))
             timed.append(self.stamps(replay()))
         ends = min(timed, key=lambda ends: ends[-1])
@@ -34,7 +34,7 @@ class Clock:
         return list(itertools.accumulate(max(round(end - start - cost), 0) for start, end in zip([0, *ends], ends)))
 
     def total(self, run: Iterable[Any]) -> int:
-        """Exhaust `run`; return the nanoseconds that it took."""
+        """Exhaust `run`; return its nanoseconds."""
         start = time.perf_counter_ns()
         deque(run, 0)
         return time.perf_counter_ns() - start
@@ -48,9 +48,7 @@ class Clock:
 
 
 class CudaClock(Clock):
-    """A CUDA device's: events in its stream, so that kernels are timed where they run,
-    without stopping between them.
-    """
+    """A CUDA device's clock: events in its stream time kernels where they run, without stopping between them."""
 
     def __init__(self, device: Any) -> None:
         self.torch, self.device = sys.modules["torch"], device

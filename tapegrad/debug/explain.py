@@ -1,5 +1,5 @@
-"""explain: a function's value and gradient, which of its lines the gradient comes from, and the
-first thing that looks wrong.
+"""explain: a function's value and gradient, the lines that contribute to the gradient, and the first suspicious
+operation.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tapegrad.trace.tracer import record
 from tapegrad.transforms.reverse import back
 from tapegrad.transforms.rewrite import placed, rewrite
 
-ARGUMENTS, LINES = 6, 12  # how many of them are shown: one screen
-SATURATED = 1e-8  # an operation that passes on less than this part of its cotangent
+ARGUMENTS, LINES = 6, 12  # shown at most: one screen
+SATURATED = 1e-8  # an operation saturates if it passes on less than this part of its cotangent
 
 
 @dataclass(eq=False)
 class Source:
-    """One line of the user's: its operations, the norm of the cotangents that arrive there, and what it
-    adds to each input's gradient.
+    """A line of the user's program: its number of operations, the norm of the cotangents that arrive there, and its
+    contribution to each input's gradient.
     """
 
     where: Location | None
@@ -49,11 +49,11 @@ class Source:
 
 @dataclass(eq=False, repr=False)
 class Explanation(Displayed):
-    """What `explain` returns; printing shows it on one screen.
+    """The result of `explain`; prints on one screen.
 
-    `value` and `gradient` are what `grad` returns. `sources` are the lines in the order in which they first ran,
-    `findings` what looks wrong, worst first. `tape` is the primal tape, `reverse` that of the gradient; findings name
-    operations on one of the two.
+    `value` and `gradient` are those of `grad`. `sources` are the lines in the order in which they first ran, `findings`
+    the problems, worst first. `tape` is the primal tape, `reverse` the gradient tape; findings name operations on one
+    of the two.
     """
 
     tape: Tape
@@ -66,7 +66,7 @@ class Explanation(Displayed):
 
     @property
     def finding(self) -> Finding | None:
-        """The first thing that looks wrong."""
+        """The worst finding, if any."""
         return self.findings[0] if self.findings else None
 
     def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:
@@ -90,7 +90,7 @@ class Explanation(Displayed):
                                               (self.gradients[x], *(s.parts[x] for s in kept if x in s.parts))])
                  for x, head in headings.items()}
         shown = sorted(headings, key=lambda x: -order(norm(self.gradients[x])))[:ARGUMENTS]
-        if width is not None:  # as many as there is room for beside a line of the program
+        if width is not None:  # as many as fit beside a line of the program
             room = width - 30 - max((len(s.where.short) for s in kept if s.where), default=0)
             ends = itertools.accumulate(least[x] + 2 for x in shown)
             shown = shown[:max(sum(end <= room for end in ends), 1)]
@@ -111,12 +111,12 @@ class Explanation(Displayed):
 
 
 def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> Explanation:
-    """Say where the gradient of `f(*args, **kwargs)` comes from, line by line, and what looks wrong about it.
+    """Return where the gradient of `f(*args, **kwargs)` comes from, line by line, and what looks wrong about it.
 
-    For each line of the program: how many operations it made, the 2-norm of the cotangents that flow into it, and what
-    it contributes to the gradient of each argument (a number, or an array's norm). What looks wrong is nan or inf,
-    forward or backward, a gradient of zeros, an operation so flat that it passes nothing on, and a branch that was
-    taken by a comparison of equal numbers. `seed` is that of `grad`. Floating-point warnings are not shown.
+    For each line of the program: its number of operations, the 2-norm of the cotangents that flow into it, and its
+    contribution to the gradient of each argument (a number, or an array's norm). Findings are nan or inf, forward or
+    backward, a gradient of zeros, a saturated operation, and a branch taken by a comparison of equal numbers. `seed` is
+    that of `grad`. Floating-point warnings are not shown.
 
     >>> found = explain(lambda a, b: a / (a + b * b), 2.0, 3.0)
     >>> found.value, found.gradient
@@ -138,7 +138,7 @@ def explain(f: Callable[..., Any], *args: Any, seed: Any = 1, **kwargs: Any) -> 
 
 
 class Lines:
-    """What the values on the gradient tape show of each line of the program."""
+    """Collects the contribution of each line of the program from the values on a gradient tape."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape, self.begin = tape, reverse_start(tape) + 1
@@ -146,24 +146,24 @@ class Lines:
         self.places = Places()
         self.result: tuple[Any, Any] = (None, None)
         self.gradients: list[Any] = []
-        self.flat: list[tuple[Call, Visit, float, float]] = []  # operations that pass hardly anything on
-        self.arriving = 0.0  # the norm of the cotangent that the last pullback got
+        self.flat: list[tuple[Call, Visit, float, float]] = []  # saturated operations
+        self.arriving = 0.0  # the norm of the last pullback's cotangent
         self.most = 0.0  # the largest norm of a cotangent
 
     def visits(self) -> Iterator[Visit]:
-        """Take in all operations, and yield them. Where cotangents are summed in place, as they were meanwhile."""
+        """Process and yield all operations, by a replay if cotangents are summed in place (the tape has only sums)."""
         tape, in_place = self.tape, any(type(op.val) is Accumulator for op in self.tape)
         for visit in replayed(tape, leaves_of(tape, (), {})) if in_place else recorded(tape):
             self.see(visit)
             yield visit
 
     def of(self, op: Operation) -> Source:
-        """Return the line of an operation."""
+        """Return the Source of an operation's line."""
         where = self.places.line(op)
         return self.sources.setdefault(where, Source(where))
 
     def see(self, visit: Visit) -> None:
-        """Take in one operation of the replay."""
+        """Process one operation."""
         op, rr = visit.op, triple_of(visit.op)
         if op is self.tape.result:
             self.result, self.gradients = visit.value, visit.given[1:]
@@ -178,11 +178,11 @@ class Lines:
             self.pass_on(visit, rr)
 
     def pass_on(self, visit: Visit, rr: Call) -> None:
-        """Take in the cotangent of one argument: what the call's line contributes, where that is an input."""
+        """Process the cotangent of one argument: if the argument is an input, the call's line contributes it."""
         x = rr.args[1 + visit.op.args[1]]
         if isinstance(x, Input):
             parts = self.of(visit.op).parts
-            # that goes on being written to
+            # an accumulator is written to again
             dx = visit.value.array.copy() if type(visit.value) is Accumulator else visit.value
             parts[x] = accumulate(parts.get(x, ZERO), dx)
         elif len(rr.args) == 2:
@@ -192,8 +192,8 @@ class Lines:
 
 
 def suspicions(tape: Tape, reverse: Tape, lines: Lines, backward: Finding | None) -> Iterator[Finding]:
-    """Yield the first nan or inf of the forward pass and that of the reverse sweep, else a lost gradient, else an
-    operation that saturates.
+    """Yield the first nan or inf of the forward pass and of the reverse sweep; if there are none, a constant that
+    spoils the result, a lost gradient, or a saturated operation.
     """
     ill = {kind: any(test(x).any() for x in numbers(list(lines.result))) for kind, test in NOT_FINITE.items()}
     masked = not any(test(x).any() for test in NOT_FINITE.values() for x in numbers(lines.result[0]))
@@ -217,9 +217,7 @@ HARMLESS = "Neither the result nor the gradient shows it."
 
 
 def saturated(tape: Tape, lines: Lines) -> Finding | None:
-    """Return the first operation so flat that nothing to speak of passes it, where an input's
-    gradient suffers from it.
-    """
+    """Return a finding for the first saturated operation, if the gradient of some input is negligible too."""
     for rr, visit, arriving, passed in lines.flat:
         if any(norm(dx) <= SATURATED * lines.most for dx in lines.gradients if next(numbers(dx), None) is not None):
             name = getattr(rr.args[0], "__name__", "")
@@ -233,12 +231,12 @@ def saturated(tape: Tape, lines: Lines) -> Finding | None:
 
 
 def written(value: Any) -> str:
-    """Write a value without NumPy's padding."""
+    """Return a value as text, without NumPy's padding."""
     return tidy(short(value)).replace("[ ", "[")
 
 
 def remark(dx: Any) -> str:
-    """Say what is wrong about a gradient, or the norm of an array's."""
+    """Return the defect of a gradient as text; if there is none, the norm of an array's."""
     for kind, test in NOT_FINITE.items():
         for x in numbers(dx):
             if test(x).any():
@@ -247,21 +245,21 @@ def remark(dx: Any) -> str:
 
 
 def heading(name: str, dx: Any) -> str:
-    """Name a column: that of an array holds norms."""
+    """Return the name of a column: that of an array holds norms."""
     return f"|{name}|" if getattr(dx, "shape", ()) else name
 
 
 def amount(dx: Any) -> str:
-    """Write a contribution: a number, or the norm of an array."""
+    """Return a contribution as text: a number, or the norm of an array."""
     dx = dense(dx)
     return figure(dx) if isinstance(dx, float) else figure(norm(dx))
 
 
 def order(x: float) -> float:
-    """Return a key by which nan is more than any number."""
+    """Return a sort key by which nan is more than any number."""
     return math.inf if math.isnan(x) else x
 
 
 def more(count: int, noun: str) -> list[Spans]:
-    """Say how many are not shown."""
+    """Return a line that counts the rows not shown."""
     return paragraph(f"and {count_of(count, noun)} more", "note", None) if count > 0 else []

@@ -40,16 +40,14 @@ CURES = {
     "sqrt": "keep the argument above 0, where the slope is infinite: np.sqrt(np.where(x > 0, x, 1.0)), then mask it",
     "multiply": "0 * inf is nan: scipy.special.xlogy(p, p) for p * log(p), or mask the factor that is infinite",
 }
-"""What helps where an operation, or its pullback, makes a nan or inf."""
+"""Remedies if an operation, or its pullback, makes a nan or inf."""
 Test = Callable[[np.ndarray], np.ndarray]
 NOT_FINITE: dict[str, Test] = {"nan": np.isnan, "inf": np.isinf}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Finding(Displayed):
-    """What was found: the kind, the operation and the tape it stands on, the user's line, "forward" or
-    "backward", and the value.
-    """
+    """A problem: its kind, the operation and its tape, "forward" or "backward", and the value."""
 
     kind: str
     operation: Operation
@@ -80,12 +78,12 @@ class Finding(Displayed):
 
 def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
          limit: float = LIMIT) -> Finding | None:
-    """Return the first operation whose value is `kind`, forward, then backward; None where there is none.
+    """Return the first operation whose value is `kind`, forward, then backward; None if there is none.
 
-    "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" is where the
-    gradient of an input got lost that is zero throughout. With arguments the tape is replayed, without, its values are
-    looked at. Of a primal tape the gradient tape is built, its seed 1 for each number of the result. Loops are
-    unrolled.
+    "nan" and "inf" may be one element of an array; "large" is a magnitude above `limit`. "zero-gradient" finds the
+    operation that loses the gradient of an input whose gradient is all zeros. With arguments the tape is replayed;
+    without, its recorded values are tested. For a primal tape the gradient tape is built, with seed 1 for each number
+    of the result. Loops are unrolled.
 
     >>> import tapegrad as tg
     >>> value, tape = tg.trace(lambda x: np.sqrt((x * x).sum()), np.array([3.0, 4.0]))
@@ -100,7 +98,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values",
                             try_="pass arguments, and it is replayed")
 
-    with Work("searching"), np.errstate(all="ignore"), collector:  # looking for them, a warning is no news
+    with Work("searching"), np.errstate(all="ignore"), collector:  # warnings would only repeat the finding
         flat = unroll(tape)
         found = _find(flat, kind, leaves, limit)
     if found is not None and flat is not tape:
@@ -123,8 +121,8 @@ def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Find
 
 
 def with_reverse(tape: Tape) -> Tape | None:
-    """Return the gradient tape of a primal one, each number of its result seeded with 1; None
-    where the result has no gradient.
+    """Return the gradient tape of a primal one, with seed 1 for each number of its result; None if the result has no
+    gradient.
     """
     result = tape.check().result
     leaves: list[Any] = []
@@ -148,8 +146,8 @@ def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: floa
           brought: bool = False) -> Finding | None:
     """Return a finding for the first visit with such a number in its value.
 
-    What the program brought along on purpose is left out, a buffer of nan or a bound of inf, and what only
-    hands it on, unless `brought`.
+    Unless `brought`, intended ones are skipped (a buffer of nan, a bound of inf), and operations that only pass them
+    on.
     """
     bad_by = {kind: _holds(tests(limit)[kind]) for kind in kinds}
     begin, pulled = 0, None
@@ -157,7 +155,7 @@ def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: floa
     for visit in visits:
         op, value = visit.op, visit.value
         if isinstance(op.fn, Operation):
-            pulled = visit  # its cotangents are taken out, and looked at, one by one
+            pulled = visit  # its cotangents are extracted, and tested, one by one
         elif visit.fn is not pack and not (type(value) in (float, np.float64) and abs(value) <= usual):
             for kind, bad in bad_by.items():
                 begin = begin or reverse_start(tape) + 1
@@ -173,15 +171,15 @@ def _holds(test: Test) -> Callable[[Any], bool]:
 
 
 def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> bool:
-    """True for a constant, an array filled with one, and what was given one: what went wrong by
-    itself has been found before.
+    """Return whether a bad value is intended: a constant, a new array filled with one, or passed on from an argument. A
+    value that went wrong by itself has been found before.
     """
     return (isinstance(visit.op, Constant) or memory_of(visit.fn).blank
             or (handed_on and any(map(bad, visit.given))))
 
 
 def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
-    """Return a finding for the first of what the program brought along, where the result suffers from it."""
+    """Return a finding for the first intended bad value, if the result has one too."""
     last = None
     for visit in visits():
         last = visit if visit.op is tape.result else last
@@ -191,12 +189,12 @@ def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, 
 
 
 def tests(limit: float) -> dict[str, Test]:
-    """Return what makes an element one of each kind."""
+    """Return the elementwise test of each kind."""
     return {**NOT_FINITE, "large": lambda x: np.abs(x) > limit}
 
 
 def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: float) -> tuple[str, str]:
-    """Say which element went wrong and what it was made of, and what to try, "" where nobody knows."""
+    """Return a message with the element that went wrong and its operands, and what to try, "" if unknown."""
     op, rr = visit.op, triple_of(visit.op)
     x = next(x for x in numbers(visit.value) if test(x).any())
     wrong = test(x)
@@ -220,7 +218,7 @@ def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: f
 
 
 def operands_at(pullback: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[str]:
-    """Write the value and the arguments of the call that a pullback is of, at one element."""
+    """Yield the arguments and the value of a pullback's call at one element, as text."""
     args = [x for x in getattr(pullback, "args", ()) if is_leaf(x)]
     for i, x in enumerate(args, 1):
         yield f"x{i if len(args) > 1 else ''}={element(x, index, shape)}"
@@ -228,11 +226,11 @@ def operands_at(pullback: Any, index: tuple[int, ...], shape: tuple[int, ...]) -
         yield f"y={element(pullback.y, index, shape)}"
 
 
-# -- gradients that are lost
+# -- lost gradients
 
 
 def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
-    """Return where the gradient got lost of the first input whose gradient is zero throughout."""
+    """Return a finding for the operation that loses the gradient of the first input whose gradient is all zeros."""
     dying: list[tuple[Visit, str]] = []
     pulled: Visit | None = None
     gradients: list[Any] = []
@@ -248,7 +246,7 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
                 who = f"The pullback of {getattr(rr.args[0], '__name__', '')}" if rr is not None else visit.name
                 dying.append((visit, who))
     zero = next((x for x, dx in zip(placed(tape), gradients)
-                 # no int, which counts
+                 # not an integer
                  if dx is not None and is_zero(dx) and next(numbers(x.val), None) is not None), None)
     if zero is None:
         return None
@@ -263,8 +261,8 @@ def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
 
 
 def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Finding:
-    """Return a finding for an input to which nothing flowed: the first operation that takes what was made of
-    it, and has no gradient.
+    """Return a finding for an input that no cotangent reaches: the first operation without a gradient that depends on
+    it.
     """
     leads = leading(tape.ops, [tape.result])
     for op in tape.ops[:reverse_start(tape)]:
@@ -277,7 +275,7 @@ def cut_off(tape: Tape, zero: Input, later: set[Operation], label: str) -> Findi
 
 
 def depending(tape: Tape, x: Operation) -> set[Operation]:
-    """Return what is computed from an input, by whatever operation; and it."""
+    """Return an input and all operations computed from it."""
     found = {x}
     for op in tape.ops[:reverse_start(tape)]:
         if any(used in found for used in operands(op)):
@@ -286,5 +284,5 @@ def depending(tape: Tape, x: Operation) -> set[Operation]:
 
 
 def target_of(tape: Tape, op: Operation) -> Operation | None:
-    """Return the operation whose cotangent `op` makes, by its origin, None where it does not say."""
+    """Return the operation whose cotangent `op` makes, by its origin; None if that names none."""
     return tape[op.origin.of] if op.origin is not None and 0 < op.origin.of <= len(tape) else None

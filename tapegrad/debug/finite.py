@@ -1,4 +1,4 @@
-"""raise_on_nan: a program and its gradient stop at the first operation that makes a nan or an inf."""
+"""raise_on_nan: stops a program and its gradient at the first operation that makes a nan or an inf."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Finite(Watch):
     """Raises at the call that makes a nan or an inf, at the program's line."""
 
     def record(self, tape: Tape, call: Call) -> Variable:
-        """Put a call on the tape, unless its value is no finite number."""
+        """Put a call on the tape; raise if its value is not finite."""
         given = [value_of(arg) for arg in call.args]
         seen = visit(call, call.fn, given, call.val)
         if seen.fn is not pack and (kind := kind_of(seen.value)) is not None:
@@ -46,14 +46,14 @@ class Finite(Watch):
 
 
 def kind_of(value: Any) -> str | None:
-    """Return "nan" or "inf" where one is among the numbers of a value, None for finite ones."""
+    """Return "nan" or "inf" if a value holds one, None if it is finite."""
     if type(value) in (float, np.float64) and abs(value) <= sys.float_info.max:
         return None
     return next((kind for kind, test in NOT_FINITE.items() if any(test(x).any() for x in numbers(value))), None)
 
 
 def raise_for(seen: Visit, kind: str, call: Call) -> None:
-    """Raise for a value that is made, or was brought along."""
+    """Raise for a value that a call made or the program brought along."""
     message, cure = describe(seen, None, kind, NOT_FINITE[kind], LIMIT)
     otherwise = ("give it finite numbers" if isinstance(seen.op, (Input, Constant)) else
                  "tg.explain(f, *args), for what the gradient makes of it")
@@ -64,9 +64,8 @@ def raise_on_nan() -> AbstractContextManager[None]:
     """Return a context in which the first operation that makes a nan or an inf raises NonFiniteError, at the program's
     line: forward, or backward in the reverse sweep of `grad`, `gradient`, `value_and_grad` and their kin.
 
-    What the program brings along on purpose, a constant or an array filled with nan, does not raise. Functions that are
-    compiled are traced meanwhile; those compiled of a tape, and `tape.play`, are not looked at (`tape.find("nan")` is
-    for these).
+    Intended values, a constant or an array filled with nan, do not raise. Compiled functions are traced meanwhile;
+    functions compiled from a tape, and `tape.play`, are not checked (use `tape.find("nan")`).
 
     >>> import tapegrad as tg
     >>> with np.errstate(all="ignore"), raise_on_nan():

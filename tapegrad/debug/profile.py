@@ -28,15 +28,15 @@ from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.transforms.unroll import unroll
 
-ROWS = 12  # of each table; the others are added up
-UNITS = (("s", 1e9, 10e9), ("ms", 1e6, 1e6), ("us", 1e3, 0.0))  # what it is in nanoseconds, and from which total on
+ROWS = 12  # of each table; the others are summed
+UNITS = (("s", 1e9, 10e9), ("ms", 1e6, 1e6), ("us", 1e3, 0.0))  # length in nanoseconds, and the least total shown in it
 BARS = {False: ("█", "░"), True: ("#", "=")}
-WHOLE = 99  # a column of numbers is shown whole or not at all
+WHOLE = 99  # a column of numbers is shown in full or not at all
 HEAVY = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 
 
 class Part(NamedTuple):
-    """What a phase costs: nanoseconds, bytes of the arrays that its operations made, calls."""
+    """The cost of a phase: nanoseconds, bytes of the arrays that its operations made, calls."""
 
     time: int = 0
     bytes: int = 0
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What an operation's name, or a line of the user's, costs in each phase; bytes that the process sent, in both."""
+    """The cost of an operation by name, or of a line, in each phase; `sent` are the bytes sent in both."""
 
     name: str
     where: Location | None
@@ -63,12 +63,11 @@ class Cost(NamedTuple):
 
 
 class Profile(Displayed):
-    """What the fastest of several replays took; printing it shows two tables with bars.
+    """The times of the fastest of several replays; prints as two tables with bars.
 
     `ends` are the nanoseconds from the start to the end of each operation, `sizes` the bytes of the arrays that each
-    made, `sent` those that this process sent for each, as a ring sends them, where the tape was replayed on DTensors.
-    What it takes to free a value counts as the next operation's time. `setup`, which is the first operation's, is the
-    liveness analysis of a replay.
+    made. On DTensors, `sent` are the bytes that this process sent for each, as a ring sends them. Freeing a value
+    counts as the next operation's time. `setup`, the first operation's time, is the liveness analysis of a replay.
     """
 
     def __init__(self, tape: Tape, ends: list[int], sizes: list[int], sent: list[int] | None = None) -> None:
@@ -92,12 +91,12 @@ class Profile(Displayed):
 
     @cached_property
     def operations(self) -> list[Cost]:
-        """The costs by operation, the dearest first."""
+        """The costs by operation, the most expensive first."""
         return self._costs(lambda op: (name_of(op), None))
 
     @cached_property
     def lines_of_source(self) -> list[Cost]:
-        """The costs by the user's line, the dearest first; what belongs to none last."""
+        """The costs by the user's line, the most expensive first; operations without a line last."""
         places = Places()
         return self._costs(lambda op: (places.texts(op)[0], places.line(op)))
 
@@ -105,7 +104,7 @@ class Profile(Displayed):
         found: dict[tuple[str, Location | None], list[list[int]]] = {}
         sent: dict[tuple[str, Location | None], int] = {}
         for op, time, size, out in zip(self.tape, self.times, self.sizes, self.sent or [0] * len(self.sizes)):
-            if op.id > 1:  # which stands for the setup
+            if op.id > 1:  # the first stands for the setup
                 sent[key(op)] = sent.get(key(op), 0) + out
                 part = found.setdefault(key(op), [[0, 0, 0], [0, 0, 0]])[op.id >= self.turn]
                 part[0] += time
@@ -115,8 +114,8 @@ class Profile(Displayed):
         return sorted(costs, key=lambda cost: (cost.name == "", -cost.time))
 
     def to_speedscope(self, path: str | Path | None = None) -> str:
-        """Return the profile as JSON for https://www.speedscope.app, and write it to a file: phases,
-        functions, lines, operations.
+        """Return the profile as JSON for https://www.speedscope.app (phases, functions, lines, operations); write it to
+        `path`.
         """
         text = speedscope(self.tape, self.ends, self.turn)
         if path is not None:
@@ -143,12 +142,11 @@ class Profile(Displayed):
 
 
 def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, repeats: int = 5) -> Profile:
-    """Replay a tape `repeats` times, timing each operation, and as often without, and return
-    the Profile of the fastest; of DTensors, on their mesh.
+    """Replay a tape `repeats` times with each operation timed, as often without, and return the Profile of the fastest.
+    DTensors are replayed on their mesh.
 
-    A reading of the clock after each operation is all that is added; what the readings take is taken off again. Of a
-    tape with loops, the calls of each run are timed: the Profile is that of `tg.unroll(tape)`. Raises what a replay
-    raises.
+    The clock is read after each operation, and the cost of the readings is subtracted. On a tape with loops, the calls
+    of each run are timed: the Profile is that of `tg.unroll(tape)`. Raises the errors of a replay.
 
     >>> import tapegrad as tg
     >>> found = tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0).profile(repeats=3)
@@ -168,8 +166,8 @@ def profile(tape: Tape, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | Non
 
 
 def _made(run: Run, traffic: Any) -> tuple[list[int], list[int], Any]:
-    """Replay once without timing; return the bytes that each operation made, those that it sent where traffic is
-    counted, and the clock for such values.
+    """Replay once without timing; return the bytes that each operation made, those that it sent if traffic is counted,
+    and the clock for the values.
     """
     sizes, sent = list[int](), list[int]()
     with nullcontext() if traffic is None else traffic:
@@ -182,7 +180,7 @@ def _made(run: Run, traffic: Any) -> tuple[list[int], list[int], Any]:
 
 
 def bytes_made(value: Any, given: Sequence[Any]) -> int:
-    """Return the bytes of the arrays in a value that share no memory with what the call was given."""
+    """Return the bytes of the arrays in a value that share no memory with the call's arguments."""
     old = list(_arrays(given))
     return sum(x.nbytes for x in _arrays([value]) if not any(_shared(x, y) for y in old))
 
@@ -198,7 +196,7 @@ def _arrays(values: Sequence[Any]) -> Iterator[Any]:
         elif type(top) is Accumulator:
             stack.append(top.dense())
         elif (isinstance(top, np.ndarray) and top.ndim) or is_tensor(top):
-            yield getattr(top, "_local_tensor", top)  # of a DTensor, the part of this process
+            yield getattr(top, "_local_tensor", top)  # this process's part of a DTensor
 
 
 def _shared(x: Any, y: Any) -> bool:
@@ -212,7 +210,7 @@ def _shared(x: Any, y: Any) -> bool:
 
 def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | None, ascii_only: bool,
            sends: bool) -> list[Spans]:
-    """Return one table, its bars as long as the parts of the time; what is not shown is added up in a last row."""
+    """Return one table, with bars in proportion to the times; a last row sums the rows not shown."""
     shown, rest = costs[:ROWS], costs[ROWS:]
     if rest:
         parts = [Part(), Part()]
@@ -241,7 +239,7 @@ def _table(name: str, costs: list[Cost], unit: tuple[str, float], width: int | N
 
 
 def bar(cost: Cost, longest: int, room: int, ascii_only: bool) -> str:
-    """Draw the time, forward then backward, in two characters that differ without colour too."""
+    """Return a bar of the time, forward then backward, in two characters that differ without colour too."""
     ends = round(cost.forward.time * room / longest), round(cost.time * room / longest)
     full, light = BARS[ascii_only]
     return full * ends[0] + light * (ends[1] - ends[0])

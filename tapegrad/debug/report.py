@@ -10,12 +10,12 @@ from tapegrad.show.display import Spans
 from tapegrad.show.line import shorten
 from tapegrad.show.styles import dots
 
-WIDE = 120  # the least width at which text that has no limit is wrapped
+WIDE = 120  # the width to which unlimited text is wrapped
 
 
 class Column(NamedTuple):
-    """A column of a table. One with a `least` width may shrink to it, the widest first, and is left out, the last
-    first, where that does not do.
+    """A column of a table. In a narrow table, columns with a `least` width shrink to it, the widest first; if that does
+    not suffice, they are left out, the last first.
     """
 
     name: str
@@ -25,8 +25,7 @@ class Column(NamedTuple):
 
 def table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], width: int | None,
           ascii_only: bool) -> list[Spans]:
-    """Return a header and the rows, each the name of a style and a cell for every column, fitted to a width.
-
+    """Return a header and the rows, fitted to a width; a row is the name of a style and a cell for every column.
     Columns that are empty throughout are left out.
     """
     sizes = {i: max(len(cells[i]) for _, cells in rows) for i in range(len(columns))}
@@ -45,7 +44,7 @@ def table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]], 
 
 
 def _fit(sizes: dict[int, int], least: Sequence[int | None], width: int) -> dict[int, int]:
-    """Return the columns that there is room for, and their widths."""
+    """Return the columns that fit, and their widths."""
     kept = dict(sizes)
     while True:
         fitted = dict(kept)
@@ -56,7 +55,7 @@ def _fit(sizes: dict[int, int], least: Sequence[int | None], width: int) -> dict
             fitted[max(roomy, key=lambda i: fitted[i])] -= 1
         spare = [i for i in kept if least[i] is not None]
         if not spare or sum(fitted.values()) + 2 * (len(fitted) - 1) <= width:
-            return fitted  # what is too long now is cut
+            return fitted  # lines that are still too long are cut
         del kept[spare[-1]]
 
 

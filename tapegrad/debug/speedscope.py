@@ -13,10 +13,9 @@ Frame = tuple[tuple[str, Any], ...]
 
 
 def speedscope(tape: Tape, ends: list[int], turn: int) -> str:
-    """Return the JSON text; `ends` are the nanoseconds at which the operations ended, `turn`
-    where the reverse sweep begins.
-
-    The stack is phase, function, line, operation; what consecutive operations share of it stays open.
+    """Return the JSON text; `ends` are the nanoseconds at which the operations ended, `turn` is the number of the first
+    operation of the reverse sweep. The stack is phase, function, line, operation; frames that consecutive operations
+    share stay open.
     """
     frames: dict[Frame, int] = {}
     events: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""step: play a tape one operation at a time, forwards and back."""
+"""step: plays a tape one operation at a time, forwards and back."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ Where = int | str | Callable[[Operation, Any], bool]
 
 
 class Stepper(Displayed):
-    """A replay that stands still after each operation. Printing it shows the operations around the
-    present one, and the user's line.
+    """A replay that stops after each operation; prints the operations around the present one, and the user's line.
 
-    Every value is kept as it was, so a step back shows what was there: a loop that writes n times to an array of n
-    numbers takes n² of memory here. Random numbers are those that were recorded.
+    Every value is kept unchanged, for steps back: a loop that writes n times to an array of n numbers takes n² of
+    memory here. Random numbers are the recorded ones.
 
     >>> import tapegrad as tg
     >>> stepper = tg.trace(lambda a, b: a / (a + b * b), 2.0, 3.0)[1].step(4.0, 6.0)
@@ -76,12 +75,12 @@ class Stepper(Displayed):
 
     @property
     def done(self) -> bool:
-        """True at the last operation."""
+        """Whether the present operation is the last."""
         return self._at == len(self.tape)
 
     def forward(self, count: int = 1) -> Operation:
-        """Play the next operation, or several, and return the present one; stay at the last.
-        Raises what a replay raises.
+        """Play the next operation, or several, and return the present one; stay at the last. Raises the errors of a
+        replay.
         """
         return self.goto(min(self._at + count, len(self.tape)))
 
@@ -90,13 +89,13 @@ class Stepper(Displayed):
         return self.goto(max(self._at - count, 1))
 
     def goto(self, ref: int | Variable) -> Operation:
-        """Go to the operation printed as `%ref`, playing what is needed."""
+        """Go to the operation printed as `%ref`, playing up to it if needed."""
         target = self.tape[ref].id
         while self._played < target:
             if self._error is not None:
                 raise self._error
             try:
-                with np.errstate(all="ignore"):  # the values are there to be seen
+                with np.errstate(all="ignore"):  # the user sees the values
                     next(self._ahead)
             except TapeError as err:
                 self._error = err
@@ -107,10 +106,8 @@ class Stepper(Displayed):
         return self.here
 
     def until(self, what: Where) -> Operation | None:
-        """Play on to the next operation of a line (12, "demo.py:12"), of that name ("sin"), or for which
-        `what(op, value)` is true.
-
-        Return it; where there is none, None, and stay.
+        """Play on to the next operation of a line (12, "demo.py:12"), of a name ("sin"), or with `what(op, value)`
+        true; return it. If there is none, return None and stay.
         """
         start, fits = self._at, _test(what)
         while not self.done:
@@ -138,7 +135,7 @@ class Stepper(Displayed):
     def _row(self, op: Operation) -> tuple[str, tuple[str, ...]]:
         value = self._run.values[op.id] if op.id <= self._at and not isinstance(op, Guard) else None
         if is_triple(op) and isinstance(value, tuple):
-            value = value[0]  # of a triple; its pullback is an operation of its own
+            value = value[0]  # the triple's value; its pullback has an operation of its own
         text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else tidy(short(value, 40))
         kind = type_name(value) if is_leaf(value) else ""
         here = op is self.here
@@ -147,7 +144,7 @@ class Stepper(Displayed):
             "-->" if here else "   ", op.name, tidy(shorten(op.body, 48)), text, kind, f"# {note}" if note else "")
 
     def interact(self, input: Callable[[str], str] = input, console: Any = None) -> None:
-        """Step by commands from the keyboard, n, p, g, u, v and q, until the end of input; `console` is rich's."""
+        """Step by commands from the keyboard (n, p, g, u, v, q) until the end of input; `console` is rich's."""
         if console is None:
             from rich.console import Console
             console = Console()
@@ -166,7 +163,7 @@ class Stepper(Displayed):
                 console.print(str(err), markup=False, highlight=False, soft_wrap=True)
 
     def _command(self, command: str, rest: str) -> Any:
-        """Carry out a command; return what is to be printed."""
+        """Carry out a command; return the object to print."""
         if command in ("n", "p") and (not rest or rest.isdigit()):
             was = self._at
             self.forward(int(rest or 1)) if command == "n" else self.back(int(rest or 1))

@@ -23,8 +23,8 @@ _ASCII = str.maketrans({"·": "*", "−": "-", "÷": "/", "×": "*", "²": "^2",
 
 
 class Step(NamedTuple):
-    """One step: its phase ("trace", "triples", "sweep"), what happens, in lines; the boxes that appear, and those in
-    question.
+    """One step: its phase ("trace", "triples", "sweep"), a title and lines of text, the boxes that appear, and the
+    `lit` boxes that the step is about.
     """
 
     phase: str
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 class Steps(Displayed):
-    """The steps of a tape; printing writes them one below the other, a notebook shows a page that plays them.
+    """The steps of a tape; prints them one below the other, in a notebook as a page that plays them.
 
     >>> import tapegrad as tg
     >>> steps = tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0).steps()
@@ -75,7 +75,7 @@ class Steps(Displayed):
                 yield from paragraph(text, "", width, "     ")
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return a page of its own that plays the steps (arrow keys, space, Home, End), and write it to `path`."""
+        """Return a self-contained page that plays the steps (arrow keys, space, Home, End), and write it to `path`."""
         return _written(to_page(self.picture, self.steps), path)
 
     def to_svg(self, i: int, path: str | Path | None = None) -> str:
@@ -101,7 +101,7 @@ def _written(content: str, path: str | Path | None) -> str:
 
 
 class _Player:
-    """What makes the steps, from the folded tape."""
+    """Makes the steps from a folded tape."""
 
     def __init__(self, folding: Folding, picture: Picture) -> None:
         self.folding, self.picture, self.tape = folding, picture, folding.tape
@@ -111,7 +111,6 @@ class _Player:
         self.back = [op for op in self.homes if self.sides.reverse(op)]
 
     def steps(self) -> Iterator[Step]:
-        """Yield the steps."""
         inputs = [op for op in self.forward if isinstance(op, Input)]
         computed = [op for op in self.forward if not isinstance(op, Input)]
         yield Step("trace", "The arguments", tuple(f"{self.name(op)} = {_value(op)}" for op in inputs),
@@ -131,7 +130,7 @@ class _Player:
         return self.folding.value_of(home, self.folding.groups[home])
 
     def _text(self, home: Operation) -> str:
-        """Write what a box computes, `%5 = a + %4`."""
+        """Return the computation of a box as text, `%5 = a + %4`."""
         return self.picture.boxes[home.id].title
 
     def _traced(self, op: Operation) -> Step:
@@ -144,7 +143,7 @@ class _Player:
         return Step("trace", self._text(op), tuple(lines), (op.id,), (op.id, *self._used(op)))
 
     def _guards(self, op: Operation) -> list[str]:
-        """Return the facts about a value that steered the program."""
+        """Return the guarded facts about a value, on which the program's control flow depends."""
         return [f"the program asked for it: {tidy(guard.body.removeprefix('guard '))} is guarded"
                 for guard in self.folding.guards.get(op, [])]
 
@@ -164,7 +163,7 @@ class _Player:
     # -- the reverse sweep
 
     def _sweep(self) -> Iterator[Step]:
-        pending: list[Operation] = []  # sums behind a pullback belong to its step
+        pending: list[Operation] = []  # sums after a pullback belong to its step
         ready: Operation | None = None
         for op in self.back:
             role = role_of(op)
@@ -179,7 +178,7 @@ class _Player:
                 yield Step("sweep", "The seed", (told,), (op.id,), (op.id,))
             elif isinstance(op.fn, Operation):
                 ready = op
-            elif op not in self.sides.gradients and role != "gradient":  # of a flat tape, whose sweep is plain calls
+            elif op not in self.sides.gradients and role != "gradient":  # on a flat tape the sweep is plain calls
                 told = f"its value is {_value(self._shown(op))}"
                 yield Step("sweep", self._text(op), (told,), (op.id,), (op.id, *self._used(op)))
         if ready is not None:
@@ -200,7 +199,7 @@ class _Player:
                     (op.id, *beside, *self._keys(sums)))
 
     def _target(self, part: Operation) -> str:
-        """Write which cotangent a contribution belongs to."""
+        """Return the name of the cotangent that a contribution belongs to."""
         partner = self.sides.partner(part) if part.purpose in ("cotangent", "accumulation") else None
         return part.name if partner is None else derivative(self.name(partner))
 
@@ -218,7 +217,7 @@ class _Player:
 
 
 def _value(op: Operation) -> str:
-    """Write a value in a few characters."""
+    """Return a value as text in a few characters."""
     if not has_value(op):
         return f"a {op.type}"
     value: Any = op.val

@@ -1,4 +1,4 @@
-"""ties: branches that a program took by a comparison of equal numbers, one of which is differentiated."""
+"""ties: branches that a program took by a comparison of equal numbers, at least one of them differentiated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPARISONS = {ops.equal: "==", ops.not_equal: "!=", ops.less: "<", ops.less_eq
 
 
 def ties(tape: Tape) -> Iterator[Finding]:
-    """Yield the branches that a program took by a comparison of equal numbers, of which one is differentiated."""
+    """Yield a finding for each branch taken by a comparison of equal numbers, at least one of them differentiated."""
     depends = activity(tape)
     for op in tape.ops:
         asked = op.args[0] if type(op) is Guard and op.fact == "bool" else None

@@ -1,4 +1,4 @@
-"""What a value holds: the floating-point numbers in it, as NumPy arrays."""
+"""The floating-point numbers in a value, as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tapegrad.numbers.tensors import is_tensor
 
 
 def numbers(value: Any) -> Iterator[np.ndarray]:
-    """Yield each floating-point number or array in a value, structures taken apart; of a sparse
-    cotangent, its newest piece.
+    """Yield each floating-point number or array in a value, also inside structures; of a sparse cotangent, its newest
+    piece.
 
     >>> [x.tolist() for x in numbers((1.5, {"w": np.ones(2), "n": 3}, "text"))]
     [1.5, [1.0, 1.0]]
@@ -40,7 +40,7 @@ def numbers(value: Any) -> Iterator[np.ndarray]:
 
 
 def norm(value: Any) -> float:
-    """Return the 2-norm of all the numbers in a value, 0 where it holds none.
+    """Return the 2-norm of all the numbers in a value, 0 if it holds none.
 
     >>> norm((3.0, np.array([0.0, 4.0])))
     5.0
@@ -53,7 +53,7 @@ def norm(value: Any) -> float:
 
 
 def is_zero(value: Any) -> bool:
-    """True if a value holds numbers, and all of them are 0; of a sparse cotangent of several pieces it is not asked."""
+    """Return whether a value holds numbers, all of them 0; False for a sparse cotangent of several pieces, untested."""
     if type(value) is float or type(value) is np.float64:
         return bool(value == 0)
     found = list(numbers(value))
@@ -61,8 +61,7 @@ def is_zero(value: Any) -> bool:
 
 
 def element(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """Write what an operand contributes to one element of a result of that shape: its own element,
-    where it broadcasts to it.
+    """Return, as text, an operand's contribution to one element of a result: its own element, broadcast to that shape.
     """
     value = plain(value)
     if is_tensor(value):
@@ -76,7 +75,7 @@ def element(value: Any, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
 
 
 def figure(x: float) -> str:
-    """Write a number in a column: four digits.
+    """Return a number as text of four digits, for a column.
 
     >>> figure(0.074380165), figure(1.0), figure(-1234567.0)
     ('0.07438', '1', '-1.235e+06')

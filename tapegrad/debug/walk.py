@@ -1,4 +1,4 @@
-"""walk: visit the operations of a tape in order, each with its value and what it was given."""
+"""walk: iterates over the operations of a tape in order, with their values and arguments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tapegrad.tape.tape import Call, Guard, Operation, Tape, append_copy, has_va
 
 
 class Visit(NamedTuple):
-    """An operation as it runs: the function applied, what it was given, and the value it made; None where that
-    has no numbers to look at.
+    """An operation as it runs: the function applied, the arguments `given`, and the value, None if that has no numbers
+    to test.
 
-    A triple stands for the call that it holds. Of a write, the value is what was written: the array may have been
-    written to again since, in place.
+    For a triple these are those of the call that it holds. For a write the value is the one written: the array may have
+    been written to again since, in place.
     """
 
     op: Operation
@@ -34,7 +34,7 @@ class Visit(NamedTuple):
 
 
 def leaves_of(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Return the inputs' values for a call; without arguments, those that the tape was recorded with."""
+    """Return the inputs' values for a call; without arguments, the recorded ones."""
     if args or kwargs:
         return bind(tape, args, kwargs)
     if not all(map(has_value, tape.inputs)):
@@ -43,7 +43,7 @@ def leaves_of(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
 
 
 def replayed(tape: Tape, leaves: list[Any]) -> Iterator[Visit]:
-    """Yield a visit for each operation of a replay, random numbers as they were recorded."""
+    """Yield a visit for each operation of a replay, with the recorded random numbers."""
     run = Run(tape, leaves, redraw=False)
     values = run.values
     for op in run:
@@ -52,8 +52,8 @@ def replayed(tape: Tape, leaves: list[Any]) -> Iterator[Visit]:
 
 
 def recorded(tape: Tape, begin: int = 1) -> Iterator[Visit]:
-    """Yield a visit for each operation from a position on, with the values on the tape; those that later operations
-    may have written to are None.
+    """Yield a visit for each operation from position `begin` on, with the values on the tape; None for values that
+    later operations may have written to.
     """
     for op in tape.ops[begin - 1:]:
         fn = value_of(op.fn)
@@ -66,7 +66,7 @@ def recorded(tape: Tape, begin: int = 1) -> Iterator[Visit]:
 
 
 def valued(tape: Tape, leaves: list[Any]) -> Tape:
-    """Return a copy of a tape with the values of a replay on it."""
+    """Return a copy of a tape with the values of a replay."""
     new = tape.blank()
     at: dict[Operation, Operation] = {}
     run = Run(tape, leaves, redraw=False)
@@ -74,13 +74,13 @@ def valued(tape: Tape, leaves: list[Any]) -> Tape:
         copy = append_copy(new, op, at)
         copy.val = run.values[op.id] if not isinstance(op, Guard) else None
         if isinstance(copy, Call):
-            copy.pb = None  # it is of the values recorded
+            copy.pb = None  # it belongs to the recorded values
     new.result = None if tape.result is None else at[tape.result]
     return new
 
 
 def visit(op: Operation, fn: Any, given: list[Any], value: Any) -> Visit:
-    """Return the visit of an operation."""
+    """Return the Visit of an operation; a triple becomes the call that it holds, a write the value written."""
     if fn is rrule:
         fn, given, value = given[0], given[1:], value[0] if isinstance(value, tuple) else None
     if fn is setitem:
@@ -89,20 +89,20 @@ def visit(op: Operation, fn: Any, given: list[Any], value: Any) -> Visit:
 
 
 def triple_of(op: Operation) -> Call | None:
-    """Return the triple of which `op` calls the pullback, or takes a cotangent from such a call."""
+    """Return the triple whose pullback `op` calls, or from whose pullback `op` takes a cotangent."""
     rr = whole_of((whole_of(op) or op).fn)
     return rr if is_triple(rr) else None
 
 
 def is_field(op: Operation) -> bool:
-    """True for what takes a triple, or the cotangents that a pullback returned, apart."""
+    """Return whether an operation extracts a field of a triple, or a cotangent that a pullback returned."""
     of = whole_of(op)
     return of is not None and (is_triple(of) or isinstance(of.fn, Operation))
 
 
 def name_of(op: Operation) -> str:
-    """Return the name of the function that a call is of; a triple, its pullback and its fields are of
-    the function that it holds.
+    """Return the name of the function that a call applies; for a triple, its pullback and its fields, that of the
+    function it holds.
 
     >>> from tapegrad.tape.tape import call
     >>> name_of(call(divmod, 7, 2))

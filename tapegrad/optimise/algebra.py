@@ -1,6 +1,6 @@
-"""algebra: what simplify knows of elementwise calls, a row for each rule.
+"""algebra: rewrite rules of `simplify` for elementwise calls.
 
-A rule is `(walk, op, *args, **kwargs) -> stand-in or None`. What stands in for a call has its type, shape and dtype.
+A rule is `(walk, op, *args, **kwargs) -> replacement or None`. The replacement has the call's type, shape and dtype.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tapegrad.transforms.walk import Walk, is_call
 
 
 def number(x: Any) -> Any:
-    """Return the number that an argument is everywhere, None if it is not constant."""
+    """Return the number that all elements of an argument equal, None if it is not constant."""
     if is_filled(x):
         return _filler(x, x.spec)
     if isinstance(x, Constant):
@@ -32,13 +32,13 @@ FILLED = frozenset([ops.zeros, ops.ones, ops.zeros_like, ops.ones_like])
 
 
 def is_filled(x: Any) -> bool:
-    """True for a call that makes an array of one number that is always the same."""
+    """Return whether a call makes an array filled with one constant."""
     return type(x) is Call and (x.fn in FILLED or (x.fn in (ops.full, ops.full_like)
                                                    and not any(isinstance(arg, Operation) for arg in x.args[1:])))
 
 
 def _filler(x: Call, y: Spec) -> Any:
-    """Return the number that such a call fills an array with, None where there is none, or no one number."""
+    """Return the number that such a call fills an array of `y` with; None if `y` is empty or no integer or float."""
     found = (0 if x.fn in (ops.zeros, ops.zeros_like) else 1 if x.fn in (ops.ones, ops.ones_like)
              else x.args[1] if len(x.args) > 1 else x.kwargs["fill_value"])
     if not (y.is_array and y.size and y.kind in "iuf" and spec_of(found).shape == ()):
@@ -48,7 +48,7 @@ def _filler(x: Call, y: Spec) -> Any:
 
 
 def uniform(x: np.ndarray[Any, Any]) -> bool:
-    """True for an array of one number again and again, to the bit."""
+    """Return whether all elements of an integer or float array are one number; False if they are -0.0."""
     if not x.size or x.dtype.kind not in "iuf":
         return False
     first = x.flat[0]
@@ -56,12 +56,12 @@ def uniform(x: np.ndarray[Any, Any]) -> bool:
 
 
 def same(x: Any, op: Operation) -> Any:
-    """Return an operand that may stand for a call, None where its type or shape is another."""
+    """Return an operand that may replace a call, None if its type or shape differs from the call's."""
     return x if isinstance(x, Operation) and same_type(x.spec, op.spec) else None
 
 
-# -- neutral elements, of real numbers: (inf + 1j) * 1 is inf + nanj. x + 0 is none, where x may be -0.0: programs write
-# x + 0.0 to be rid of that. x - 0 and x + (-0.0) are.
+# -- neutral elements, for real numbers only: (inf + 1j) * 1 is inf + nanj. x + 0.0 stays, as it turns -0.0 into 0.0 and
+# programs rely on that. x - 0 and x + (-0.0) are x.
 
 
 def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
@@ -72,7 +72,7 @@ def times_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def nowhere_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """A product or a quotient that is 0 where its first operand is, if that is a number other than 0."""
+    """multiply_no_nan and divide_no_nan (0 where a is 0) are multiply and divide if a is a nonzero constant."""
     return w.instead(op, ops.multiply if op.fn is ops.multiply_no_nan else ops.divide, a, b) if number(a) else None
 
 
@@ -82,7 +82,7 @@ def over_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def plus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """x + (-0.0), -0.0 + x; with 0 where x is an integer."""
+    """x + (-0.0), -0.0 + x; x + 0 for integers."""
     if op.spec.is_complex:
         return None
     neutral = [is_zero(x, negative=True) or (is_zero(x, negative=False) and not floats(op)) for x in (a, b)]
@@ -95,7 +95,7 @@ def minus_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def is_zero(x: Any, negative: bool) -> bool:
-    """True for a zero of a sign."""
+    """Return whether an argument is the constant zero whose sign bit is `negative`."""
     x = number(x)
     return bool(x == 0) and not isinstance(x, (complex, np.complexfloating)) and bool(np.signbit(x)) is negative
 
@@ -104,19 +104,19 @@ def is_zero(x: Any, negative: bool) -> bool:
 
 
 def minus_from_zero(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """-0.0 - x is -x, and so is 0 - x of an integer: 0.0 - 0.0 is 0.0."""
+    """-0.0 - x is -x; 0 - x is -x for integers only, as 0.0 - 0.0 is 0.0."""
     exact = (is_zero(a, negative=True) and not op.spec.is_complex) or (is_zero(a, negative=False) and not floats(op))
     return w.instead(op, ops.negative, b) if exact and same(b, op) else None
 
 
 def times_minus_one(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """x * -1, -1 * x, x / -1 is -x."""
+    """x * -1, -1 * x and x / -1 are -x."""
     x = a if number(b) == -1 else b if number(a) == -1 and op.fn is ops.multiply else None
     return w.instead(op, ops.negative, x) if same(x, op) and signed(op) and not op.spec.is_complex else None
 
 
 def signed(op: Operation) -> bool:
-    """True for a value that has a negative: no bool, no unsigned integer."""
+    """Return whether values of this type can be negative: no bool, no unsigned integer."""
     y = op.spec
     return y.type is not bool if y.kind == "-" else y.kind in "ifc"
 
@@ -127,7 +127,7 @@ def negated_twice(w: Walk, op: Call, x: Any) -> Any:
 
 
 def floats(op: Operation) -> bool:
-    """True for a real or complex floating value: integers may overflow, objects may mean anything."""
+    """Return whether a value is a real or complex float: integers may overflow, objects may define any operator."""
     y = op.spec
     return y.kind in "fc" or y.type in (float, complex)
 
@@ -151,7 +151,7 @@ def both_negative(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
-    """f(-x) is f(x): cos, abs, squares."""
+    """f(-x) is f(x) for cos, abs and squares."""
     negative = is_call(x, ops.negative) and floats(x) and rest in ((), (2,), (2.0,))
     return w.instead(op, op.fn, x.args[0], *rest) if negative else None
 
@@ -160,9 +160,8 @@ def even(w: Walk, op: Call, x: Any, *rest: Any) -> Any:
 
 
 def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """a * (1 / b) is a / b, where nothing else needs 1 / b, and that is no smaller: division is the slower of the two.
-
-    Where b is subnormal, 1 / b overflows and a / b may not; where b is within a factor of 4 of the largest
+    """a * (1 / b) is a / b if nothing else uses 1 / b, and 1 / b has the result's shape: division is slower than
+    multiplication. If b is subnormal, 1 / b overflows and a / b may not; if b is within a factor of 4 of the largest
     number, 1 / b has fewer digits.
     """
     for x, y in ((a, b), (b, a)):
@@ -177,8 +176,8 @@ def times_reciprocal(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
-    """x ** 2 is square(x) of an array, which `**` computes so itself, and x * x of NumPy's numbers; Python's
-    raise where they overflow.
+    """x ** 2 is square(x) for arrays, as in NumPy's `**`, and x * x for NumPy floats. Python floats stay: their power
+    raises on overflow.
     """
     if number(p) != 2 or not floats(op) or not (isinstance(x, Operation) and same_type(x.spec, op.spec)):
         return None
@@ -187,12 +186,12 @@ def squared(w: Walk, op: Call, x: Any, p: Any) -> Any:
     return w.instead(op, ops.multiply, x, x) if op.spec.is_scalar and op.spec.kind == "f" else None
 
 
-# -- what changes nothing
+# -- identities
 
 
 def unchanged(w: Walk, op: Call, x: Any, *_: Any, **__: Any) -> Any:
-    """+x; a cast to the type that it has; the conjugate or real part of what is real; a copy, as the tape
-    writes to nothing in place.
+    """+x, casts to the same type, the conjugate or real part of a real value, and copies (a tape writes nothing in
+    place) are x.
     """
     if op.fn in (ops.conjugate, ops.real) and op.spec.is_complex:
         return None
@@ -216,7 +215,7 @@ ALGEBRA = (
     (ops.real, unchanged), (ops.copy, unchanged), (ops.array, unchanged), (ops.where, no_choice),
 )
 
-_NUMBER = FILLED | {ops.full, ops.full_like}  # constants aside
+_NUMBER = FILLED | {ops.full, ops.full_like}  # besides constants
 _NEGATIVE = frozenset([ops.negative])
 LOOKS_AT: dict[Any, frozenset[Any]] = {
     **dict.fromkeys([times_one, nowhere_zero, over_one, plus_zero, minus_zero, minus_from_zero, times_minus_one,
@@ -224,6 +223,6 @@ LOOKS_AT: dict[Any, frozenset[Any]] = {
     **dict.fromkeys([negated_twice, plus_negative, minus_negative, both_negative, even], _NEGATIVE),
     times_reciprocal: frozenset([ops.divide]),
 }
-"""What a rule looks for among the arguments: calls of these, or constants. Rules that are
-not here look at every call.
+"""The calls that a rule looks for among the arguments, besides constants. A rule without an entry is tried on every
+call.
 """

@@ -1,5 +1,5 @@
-"""checked: with TAPEGRAD_CHECK=1 in the environment, when tapegrad is imported, each tape that a pass makes is checked,
-and each compiled call compared with a fresh trace: slow, for whoever looks for a fault of tapegrad's.
+"""checked: self-checks, enabled by TAPEGRAD_CHECK=1 in the environment when tapegrad is imported. Each tape that a pass
+makes is checked, and each compiled call is compared with a fresh trace; slow, for finding faults of tapegrad.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tapegrad.tree.flatten import leaves_of
 
 CHECKED = os.environ.get("TAPEGRAD_CHECK", "") not in ("", "0")
 TOLERANCE = {np.complex64: 1e-3, np.complex128: 1e-6, np.clongdouble: 1e-6}
-"""Of the largest number, by its precision: a compiled call makes sums in another order."""
+"""By precision, relative to the largest number: a compiled call sums in another order."""
 
 
 class CheckFailed(TapeError):
-    """TAPEGRAD_CHECK found a tape that does not hold together, or a compiled call that differs from a fresh trace."""
+    """TAPEGRAD_CHECK found an inconsistent tape, or a compiled call that differs from a fresh trace."""
 
 
 def check_pass(name: str, tape: Any) -> None:
-    """Raise CheckFailed if the tape that a pass has made does not hold together."""
+    """Raise CheckFailed if a pass made an inconsistent tape."""
     try:
         tape.check()
     except TapeError as err:
@@ -33,7 +33,7 @@ def check_pass(name: str, tape: Any) -> None:
 
 
 def check_call(name: str, found: Any, expected: Any) -> None:
-    """Raise CheckFailed if a compiled call returned something else than a fresh trace."""
+    """Raise CheckFailed if a compiled call's result differs from a fresh trace's."""
     ours, theirs = leaves_of(found), leaves_of(expected)
     if len(ours) != len(theirs) or not all(map(_agree, ours, theirs)):
         raise CheckFailed(f"a compiled call of {name} returned {brief(found)}, and a fresh trace {brief(expected)}",

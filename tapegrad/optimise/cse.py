@@ -1,4 +1,4 @@
-"""cse: what is computed twice is computed once (value numbering)."""
+"""cse: common subexpression elimination by value numbering."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SMALL = 4096  # bytes up to which constant arrays are compared by content
 
 
 def cse(tape: Tape) -> Tape:
-    """Return a tape on which calls of one op with the same arguments, and guards of one fact, are one.
+    """Return a tape on which calls of one op with equal arguments, and guards of one fact, are merged.
 
-    Numbers are the same if their type and every bit is: 1, 1.0 and True differ, and so do 0.0 and -0.0. Sums and
-    products of numbers and arrays have no order. Random draws and calls of a user's functions stay as many as they are.
+    Numbers are equal if their types and bits are: 1, 1.0 and True differ, and so do 0.0 and -0.0. Real sums and
+    products commute. Random draws and calls of user functions are never merged.
     """
     same, found = _same(tape)
     if not found:
@@ -35,7 +35,7 @@ def cse(tape: Tape) -> Tape:
 
 
 def _same(tape: Tape) -> tuple[list[Operation], int]:
-    """Return, by position, the first operation of the same value, and how many are not the first."""
+    """Return, by position, the first operation with the same value, and the number of duplicates."""
     same: list[Any] = [None] * (len(tape.ops) + 1)
     seen: dict[Any, Operation] = {}
     found = 0
@@ -48,7 +48,7 @@ def _same(tape: Tape) -> tuple[list[Operation], int]:
 
 
 def _key(op: Operation, same: list[Operation]) -> Any:
-    """Return what two operations of one value have in common, None for one that stays alone."""
+    """Return a key that is equal for operations of equal value, None for an operation that is never merged."""
     kind = type(op)
     if kind is Call:
         fn = op.fn
@@ -58,7 +58,7 @@ def _key(op: Operation, same: list[Operation]) -> Any:
         if (fn is add or fn is multiply) and _later(*args) and _commutes(op):
             args.reverse()
         kwargs = op.kwargs
-        if type(op.val) is not np.ndarray and not (y := op.spec).is_numpy:  # math.sin(x) is one, np.sin(x) is not
+        if type(op.val) is not np.ndarray and not (y := op.spec).is_numpy:  # math.sin(x) is a float, np.sin(x) is not
             args.append(y.type)
         if kwargs:
             return (fn, *args, *((name, number(value, same)) for name, value in sorted(kwargs.items())))
@@ -69,12 +69,12 @@ def _key(op: Operation, same: list[Operation]) -> Any:
 
 
 def number(x: Any, same: list[Operation]) -> Any:
-    """Return a key for an argument, equal only for what is the same to the last bit."""
+    """Return a key for an argument, equal only for arguments that are equal to the last bit."""
     if isinstance(x, Operation):
         return same[x.id]
     kind = type(x)
     if kind is float:
-        return (kind, x) if x and x == x else (kind, struct.pack("d", x))  # two zeros are equal, and nan is not
+        return (kind, x) if x and x == x else (kind, struct.pack("d", x))  # 0.0 == -0.0, nan != nan
     if kind in _PLAIN:
         return (kind, x)
     if kind is slice:
@@ -87,7 +87,7 @@ def number(x: Any, same: list[Operation]) -> Any:
         return ("id", id(x))
     if isinstance(x, (np.dtype, type)):
         return ("type", str(x))
-    return ("id", id(x))  # it stays alive while the tape does
+    return ("id", id(x))  # not reused: the tape keeps the object alive
 
 
 _PLAIN = frozenset([int, bool, str, type(None), type(Ellipsis)])
@@ -95,12 +95,12 @@ _REAL = frozenset([int, float, bool])
 
 
 def _later(a: Any, b: Any) -> bool:
-    """True if two operands stand in another order than in that of the tape, constants last."""
+    """Return whether two operands are out of the tape's order, in which constants come last."""
     return isinstance(b, Operation) and not (isinstance(a, Operation) and a.id <= b.id)
 
 
 def _commutes(op: Operation) -> bool:
-    """True for a sum or product of real numbers: that of complex ones may be rounded otherwise in the other order."""
+    """Return whether a sum or product is of real numbers; complex ones may round differently in the other order."""
     for arg in op.args:
         x = spec_of(arg)
         if not (x.kind in "biuf" if x.is_numpy else x.type in _REAL):

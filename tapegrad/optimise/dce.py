@@ -1,4 +1,4 @@
-"""dce: operations that nothing needs vanish."""
+"""dce: dead code elimination."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tapegrad.transforms.walk import Walk, own
 
 
 def dce(tape: Tape) -> Tape:
-    """Return a tape of what its result and its guards need.
+    """Return a tape of the operations that its result and its guards need.
 
-    Inputs stay, and so do random draws, which move the stream on, and calls of a user's functions, which may do more
-    than return a value, and what may raise: the program may catch the error, and take another path. What writes to
-    memory stays with what lies there.
+    Inputs stay, as do random draws (they advance the stream), calls of user functions (they may have side effects) and
+    calls that may raise (the program may catch the error and take another path). A write stays if its memory is used.
     """
     alive = bytearray(len(tape.ops) + 1)
     changed, touched = written(tape), set()
@@ -49,8 +48,7 @@ def _may_go(op: Operation) -> bool:
 
 
 def _harmless(op: Call) -> bool:
-    """True if a call does nothing but return a value: of tapegrad's own, of its rules, of the pullback
-    that one of them returned.
+    """Return whether a call only returns a value: it calls a tapegrad op, one of its rules, or a pullback from a rule.
     """
     fn: Any = op.fn
     if draws(fn) or (op.args and draws(op.args[0])):

@@ -1,4 +1,4 @@
-"""early_draws: random draws made together, where the first one is."""
+"""early_draws: moves random draws of a tape to the first one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tapegrad.replay.random_state import drawn_from, stops_after_drawing
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.transforms.walk import Walk
 
-MOST = 1 << 20  # bytes: so much is kept that a program may have dropped
+MOST = 1 << 20  # bytes of draws that may stay alive longer than the program kept them
 
 
 def early(tape: Tape, raises: Callable[[Operation], bool] = may_raise) -> list[Operation]:
-    """Return all draws of a tape, if they may be made together, where the first one is: no guard and no error can end a
-    call after that, nothing that it computes decides what they draw, or from what, and no loop draws. Behind them come
-    the tuples of nothing else. `raises` says which calls of a sweep raise.
+    """Return all draws of a tape, then the tuples of nothing but draws, if all may be made at the first draw; else
+    nothing. They may if no guard or error can end a call after the first draw, no computed value decides what a draw
+    draws or from which generator, and no loop draws. `raises` decides which calls of a sweep raise.
     """
     found: list[Operation] = [op for op in tape.ops if op.fn is draw]
     if not found or len(found) < len([*drawn_from(tape)]) or stops_after_drawing(tape, raises) or any(
@@ -27,8 +27,8 @@ def early(tape: Tape, raises: Callable[[Operation], bool] = may_raise) -> list[O
 
 
 def early_draws(tape: Tape) -> Tape:
-    """Return a tape that makes all its draws where the first one is, so that what is left may be loops; or the tape
-    itself, where that is not the same, or takes more memory.
+    """Return a tape that makes all its draws at the first one, so that the rest may become loops; the same tape if that
+    could change results or take more memory.
     """
     draws = [op for op in early(tape) if op.fn is draw]
     if len(draws) < 2 or sum(op.spec.nbytes for op in draws) > MOST:

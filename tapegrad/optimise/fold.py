@@ -1,4 +1,4 @@
-"""fold: what is computed of constants alone is computed now."""
+"""fold: constant folding."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Operation, Tape, has_value, value_of
 from tapegrad.transforms.walk import Walk, literal, pure
 
-LARGEST = 4096  # elements of a constant that is made; a larger one only where its operands were as large
+LARGEST = 4096  # elements of a folded constant; more only if an operand was as large
 
 
 def fold(tape: Tape) -> Tape:
-    """Return a tape on which calls with constant arguments are constants, and constant numbers
-    stand where they are used.
+    """Return a tape on which calls with constant arguments are constants, and constant numbers are inlined as
+    arguments.
 
-    What is drawn at random, made for writing or computed by a user's function is left, and so is what raises.
+    Random draws, arrays made to be written, calls of user functions and calls that raise stay.
     """
     if not any(map(_folds, tape.ops)):
         return tape
@@ -36,7 +36,7 @@ def fold(tape: Tape) -> Tape:
 
 
 def _folds(op: Operation) -> bool:
-    """True for what is the first to go, where anything goes."""
+    """Return whether an operation folds before any other does; if none does, nothing on the tape folds."""
     if type(op) is Call:
         return _constant(op, op.args)
     return type(op) is Constant and literal(op.val)
@@ -50,18 +50,18 @@ def _constant(op: Call, args: tuple[Any, ...]) -> bool:
 
 
 def _is_found(op: Call) -> bool:
-    """True for a call of which a backend has found the value, and for what takes it apart."""
+    """Return whether a call's value is already known: a backend found it, or the call takes such a value apart."""
     return has_value(op) and (getattr(op.fn, "is_found", False) or op.fn is getfield)
 
 
 def _value(op: Call, args: tuple[Any, ...]) -> Any:
-    """Return the value of a call, the call itself where it is to stay one."""
+    """Return the value of a call, or the call itself if it must stay."""
     if _is_found(op):
         return op.val
     try:
         with np.errstate(all="ignore"):
             val = op.fn.run(*map(value_of, args), **op.kwargs)
-    except Exception:  # whatever it is, it is raised where the tape runs
+    except Exception:  # a replay raises it
         return op
     if literal(val):
         return _as_recorded(val, op.spec)
@@ -70,8 +70,8 @@ def _value(op: Call, args: tuple[Any, ...]) -> Any:
 
 
 def _as_recorded(val: Any, y: Spec) -> Any:
-    """Return a number as one of the type that was recorded, where it has that value too: beside float32 Python's gives
-    way, and NumPy's does not.
+    """Return a number converted to the recorded type if that keeps its value: beside float32, a Python number is weakly
+    typed and a NumPy number is not.
     """
     if np.iscomplexobj(val) and not y.is_complex:
         return val

@@ -1,4 +1,4 @@
-"""loop_links: which of a tape's loops go through what others collect."""
+"""loop_links: links loops of a tape to the loops that collect values for them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from tapegrad.tape.tape import Operation, Tape, operands
 
 
 def linked(tape: Tape, loops: list[SegmentLoop], least: int) -> list[SegmentLoop]:
-    """Return the loops that are worth it, each of which knows what others collect for it, and
-    what it collects for them.
+    """Return the loops that shorten the tape enough, each with its links to the loops that collect values for it.
 
-    Two of which one goes through what the other collects have as many runs: the first or last pieces of the longer one,
-    those of a seed or of an empty sum, are left out.
+    Linked loops have equally many runs: extra pieces at the ends of the longer one (a seed, an empty sum) are left out.
     """
     while loops:
         for rolled in loops:
@@ -42,9 +40,9 @@ def linked(tape: Tape, loops: list[SegmentLoop], least: int) -> list[SegmentLoop
 
 
 def _links(rolled: SegmentLoop, source: SegmentLoop) -> tuple[list[Link], int | None]:
-    """Return the links of a loop to an earlier one of which run k of the one goes with the same piece of the other:
-    most of what it is listed. Where some goes with the piece beside that, return the operation of the body that the
-    runs are to begin with, the first that uses what comes of the next piece.
+    """Return the links of a loop to an earlier one that pair runs and pieces in the same way: the way that covers most
+    of its listed operands. If other operands pair with a neighbouring piece, return as well the operation of the body
+    at which the runs should begin: the first that uses the later piece.
     """
     ways: dict[Any, list[Link]] = {}
     for use in rolled.listed:
@@ -61,7 +59,7 @@ def _links(rolled: SegmentLoop, source: SegmentLoop) -> tuple[list[Link], int | 
 
 
 def _cut(segments: dict[SegmentLoop, Segment], rolled: SegmentLoop, pieces: range) -> None:
-    """Say that of a loop these pieces alone are one."""
+    """Restrict the segment of a loop to some pieces."""
     now = segments.get(rolled, rolled.segment)
     begin, end = (rolled.start + rolled.period * piece for piece in (pieces.start, pieces.stop))
     begin, end = max(now.start, begin), min(now.stop, end)
@@ -70,8 +68,8 @@ def _cut(segments: dict[SegmentLoop, Segment], rolled: SegmentLoop, pieces: rang
 
 
 def _find_singles(tape: Tape, loops: list[SegmentLoop]) -> None:
-    """Find what of the runs of loops is used by itself: by an operation outside, as a first value, as
-    what all runs are given.
+    """Find the values of single runs that are used individually: by operations outside, as first values of carried
+    ones, or as arguments of a whole loop.
     """
     def used(op: Operation) -> None:
         for rolled in loops:

@@ -1,4 +1,4 @@
-"""loop_pruning: loops do what is needed, and no more."""
+"""loop_pruning: removes unused results and arguments of loops, and moves invariant calls out of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tapegrad.transforms.walk import Walk, literal, pure, with_bodies
 
 
 def loops(tape: Tape, optimise: Callable[[Tape], Tape], guarded: bool = True) -> Tape:
-    """Return a tape whose loops have bodies that `optimise` has been at, return and take only what is needed, and leave
-    to the calls before them what is the same in all runs; of checkpoints the bodies. Types of what the bodies take are
-    `guarded` before the loops.
+    """Return a tape whose loop bodies, and bodies of checkpoints, are optimised by `optimise`. Loops return and take
+    only what is needed, and loop-invariant calls stand before them. If `guarded`, the bodies' guards of their inputs'
+    types are dropped, as the tape guards them before.
     """
     if not any(map(carries, tape.ops)):
         return tape
@@ -33,8 +33,8 @@ def loops(tape: Tape, optimise: Callable[[Tape], Tape], guarded: bool = True) ->
 
 
 def pruned(tape: Tape) -> Tape:
-    """Return a tape whose loops return, carry and take only what is needed, and compute only what
-    differs from run to run.
+    """Return a tape whose loops return, carry and take only what is needed, and compute only what varies from run to
+    run.
     """
     while any(map(is_loop, tape.ops)):
         tape = dce(tape)
@@ -55,7 +55,7 @@ def pruned(tape: Tape) -> Tape:
 
 
 def _unguarded(body: Tape) -> Tape:
-    """Return a body without guards of its inputs' types, which those of the tape around it decide."""
+    """Return a body without guards of its inputs' types, which follow from the guards of the outer tape."""
     walk = Walk(body)
     for op in body.ops:
         if not (isinstance(op, Guard) and op.fact in FIXED and isinstance(op.args[0], Input)):
@@ -64,12 +64,12 @@ def _unguarded(body: Tape) -> Tape:
 
 
 def _is_known(x: Any) -> bool:
-    """True for a constant that may stand in a loop's body: a number, or an array of NumPy's."""
+    """Return whether a value is a constant that a loop's body may contain: a number, or a NumPy array."""
     return literal(x) or (type(x) is Constant and type(x.val) is np.ndarray)
 
 
 class _Pruned:
-    """What is left of a loop of which some results are used."""
+    """A loop reduced to the results that are used."""
 
     def __init__(self, op: Call, used: set[int]) -> None:
         self.op = op
@@ -81,7 +81,7 @@ class _Pruned:
         self.numbers = sorted(left)
         self.place = {n: at for at, n in enumerate(self.numbers)}
         first: dict[Any, Operation] = {}
-        stands: dict[Operation, Any] = {}  # for what is given twice, and for a constant that is given
+        stands: dict[Operation, Any] = {}  # replacements of inputs that are duplicates or constants
         for x in given:
             arg = self.arg[x]
             stands[x] = arg if _is_known(arg) else first.setdefault(arg, x) if isinstance(arg, Operation) else x
@@ -95,7 +95,7 @@ class _Pruned:
         self.same = sizes == loop.sizes and len(self.numbers) == len(loop.results) and not self.before
 
     def _before(self) -> list[Operation]:
-        """Return what the runs compute of what they are all given alike."""
+        """Return the loop-invariant calls and guards of the body."""
         same: set[Any] = {*self.given, *self.stands, *(op for op in self.loop.body.ops if type(op) is Constant)}
         before: list[Operation] = []
         for op in self.loop.body.ops[1:]:
@@ -106,7 +106,7 @@ class _Pruned:
         return before
 
     def write(self, walk: Walk) -> None:
-        """Put the loop on the new tape, and before it what need not be in it."""
+        """Append the loop to the new tape, its invariant calls first."""
         outside: dict[Any, Any] = {x: walk.bind(self.arg[x]) for x in self.given}
         outside |= {x: walk.bind(other) if _is_known(other) else outside.get(other)
                     for x, other in self.stands.items()}
@@ -147,7 +147,7 @@ class _Pruned:
         walk.stand_in(self.op, walk.new.push(Call(loop, tuple(args), None, parts, self.op.origin).at(self.op)))
 
     def _runs(self, op: Operation, at: dict[Operation, Any]) -> bool:
-        """Return whether an operation of the body is still made: all that it uses is there."""
+        """Return whether an operation of the body stays: all its operands are in the new body."""
         if isinstance(op, Guard) and not isinstance(at.get(op.args[0], op), Operation):
             return False
         return all(arg in at for arg in op.args if isinstance(arg, Operation))

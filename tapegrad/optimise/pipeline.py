@@ -1,4 +1,4 @@
-"""pipeline: the passes composed."""
+"""pipeline: composes the passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pass = Callable[[Tape], Tape]
 
 
 class Passes(tuple[Pass, ...]):
-    """Passes, shown by their names in a signature."""
+    """A tuple of passes, shown by their names in a signature."""
 
     __slots__ = ()
 
@@ -35,23 +35,21 @@ class Passes(tuple[Pass, ...]):
 
 DEFAULT = Passes((specialise, fold, cse, simplify, factors, forwarding, cse, dce))
 EXACT = Passes((specialise, dce))
-ROUNDS = 4  # what one pass leaves may be work for another: so often at most
-LONG = 5000  # a tape of as many operations goes through another round only where the last removed a quarter of it
+ROUNDS = 4  # at most: one pass may make work for another
+LONG = 5000  # a tape with more operations gets another round only if the last one removed a quarter of it
 
 
 def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None = None) -> Tape:
-    """Return a tape that computes the same with fewer operations; the given one stays as it is. It does not minimise a
-    function: `scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True)` does.
+    """Return a tape that computes the same with fewer operations; the given one is unchanged. (To minimise a function,
+    use `scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True)`.)
 
-    Each of `passes` is a function from tape to new tape; they run in order, until nothing changes any more or (on a
-    long tape) little, four times at most, each in time linear in the length of the tape. A `Report` collects what each
-    of them removed. The result is specialised to the shapes and dtypes of the arrays, and the exact types of the
-    numbers, that the tape was recorded with, and guards them.
+    Each of `passes` maps a tape to a new tape, in time linear in its length. They run in order, at most four times,
+    until nothing changes or, on a long tape, little. A `Report` collects the operations that each pass removed. The
+    result is specialised to the recorded shapes and dtypes of arrays and exact types of numbers, and guards them.
 
-    Values agree to rounding (1e-12 in double precision), as constant factors are multiplied together and pass through
-    sums. The sign of a zero may differ. nan and inf come out where they did, but for the two places where BLAS and
-    LAPACK leave it open: a product of matrices of which one is diagonal (0 times inf beside the diagonal), and a system
-    that is found to be triangular.
+    Values agree to rounding (1e-12 in double precision), as constant factors are merged and moved through sums. The
+    sign of a zero may differ. nan and inf stay, except in two cases that BLAS and LAPACK leave open: a product with a
+    diagonal matrix (0 times inf beside the diagonal), and a system that is found to be triangular.
 
     >>> import tapegrad as tg
     >>> flat = tg.primitivize(tg.gradtape(lambda a, b: a / (a + b * b), 2.0, 3.0))
@@ -63,7 +61,7 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
         raise ArgumentError(f"{brief(tape)} is no tape: tg.optimise makes tapes shorter, and minimises nothing", None,
                             "scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True), or "
                             "tg.optimise(tg.trace(f, x)[1])")
-    if has_others(tape.ops):  # others compute with constants, in floats or at the precision of today
+    if has_others(tape.ops):  # numbers of other kinds: folding would compute in floats, or at today's precision
         passes = [each for each in passes if each in EXACT]
     with collector:
         return own_results(_rounds(tape, passes, report), tape)
@@ -88,7 +86,7 @@ def _rounds(tape: Tape, passes: Sequence[Pass], report: Report | None = None) ->
 
 
 def _same(a: Tape, b: Tape) -> bool:
-    """True if two tapes are equal, operation by operation."""
+    """Return whether two tapes are equal operation by operation."""
     return len(a) == len(b) and all(map(_equal, a.ops, b.ops))
 
 

@@ -1,9 +1,9 @@
-"""products: what simplify knows of products of matrices, a row for each rule.
+"""products: rewrite rules of `simplify` for products of matrices.
 
-A rule is `(walk, op, *args, **kwargs) -> stand-in or None`, as in `shapes`. Two of them leave out terms that are
-products with a zero of a diagonal matrix. Whether such a term of a matrix product is nan where the other factor is inf
-or nan, BLAS does not say (Demmel et al. 2022, Proposed consistent exception handling for the BLAS and LAPACK): its
-reference skips zeros, others do not. So those rules are for the dtypes that NumPy hands to BLAS, and for nothing else.
+A rule is `(walk, op, *args, **kwargs) -> replacement or None`, as in `shapes`. Two rules drop terms that multiply a
+zero of a diagonal matrix. If the other factor is inf or nan, BLAS does not define whether such a term is nan (Demmel et
+al. 2022, Proposed consistent exception handling for the BLAS and LAPACK): its reference skips zeros, others do not.
+Those rules therefore apply only to dtypes that NumPy passes to BLAS.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tapegrad.tape.spec import same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 from tapegrad.transforms.walk import Walk, is_call
 
-BLAS = "fdFD"  # dtypes of products that NumPy has BLAS compute
+BLAS = "fdFD"  # dtypes whose products NumPy computes with BLAS
 
 
 def _is_product(x: Any) -> bool:
-    """True for a product of matrices, or of stacks of them, that BLAS computes."""
+    """Return whether a value is a product of matrices, or of stacks of them, that BLAS computes."""
     return is_call(x, ops.matmul) and is_array(x) and x.spec.dtype.char in BLAS and all(
         is_array(a) and spec_of(a).ndim > 1 and spec_of(a).dtype == x.spec.dtype for a in x.args)
 
@@ -40,7 +40,7 @@ def _turned(w: Walk, op: Call, x: Any) -> Any:
 
 
 def diagonal_of_product(w: Walk, op: Call, x: Any, offset: Any = 0) -> Any:
-    """diagonal(a @ b) is sum(a * bᵀ) over the last axis: the same products, and none besides."""
+    """diagonal(a @ b) is sum(a * bᵀ) over the last axis: the other products are not computed."""
     if not (offset == 0 and type(offset) is int and _is_product(x) and w.once(x) and shape(x)[-1] == shape(x)[-2]
             and is_array(op) and x.spec.size):
         return None
@@ -49,7 +49,7 @@ def diagonal_of_product(w: Walk, op: Call, x: Any, offset: Any = 0) -> Any:
 
 
 def sum_of_sum(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """A sum over all axes of sum(x, axis) is sum(x), and that of vecdot(a, b) is vdot(a, b)."""
+    """A sum over all axes of sum(x, axis) is sum(x), and of vecdot(a, b) it is sum(a * b)."""
     if (dtype is not None or keepdims or not is_array(x) or axes(x, axis) != tuple(range(len(shape(x))))
         or not w.once(x)):
         return None
@@ -83,8 +83,8 @@ def product_with_diagonal(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def _diagonal(w: Walk, op: Call, x: Any) -> Any:
-    """Return the diagonal (..., n) of what is known to be zero beside it, a number where that is one number;
-    None for another matrix.
+    """Return the diagonal (..., n) of a matrix known to be diagonal, or a number if all its elements are equal; None
+    for other matrices.
     """
     if not isinstance(x, Operation) or len(shape(x)) < 2 or shape(x)[-1] != shape(x)[-2]:
         return None
@@ -92,7 +92,7 @@ def _diagonal(w: Walk, op: Call, x: Any) -> Any:
         return _constant_diagonal(w, op, x)
     if isinstance(x, Call) and is_call(x, ops.scatter) and "order" not in x.kwargs:
         return _scattered_diagonal(x)
-    if is_call(x, ops.multiply):  # a diagonal matrix times a number, or its rows or columns by a vector
+    if is_call(x, ops.multiply):  # a diagonal matrix times a number, or times a vector by rows or columns
         for s, matrix in (x.args, x.args[::-1]):
             fits = shape(matrix) == shape(x) and (shape(s) == ()
                                                   or (len(shape(x)) == 2 and spec_of(s).size == shape(x)[0]))
@@ -117,7 +117,7 @@ def _constant_diagonal(w: Walk, op: Call, x: Constant) -> Any:
 
 
 def _scattered_diagonal(x: Call) -> Any:
-    """Return the only piece of a scatter whose places are [..., arange(n), arange(n)]."""
+    """Return the piece of a scatter whose only index is [..., arange(n), arange(n)]."""
     piece, index = x.args[0], x.args[1:]
     n, ndim = shape(x)[-1], len(shape(x))
     if (len(x.kwargs["ranks"]) > 1 or not is_array(piece) or shape(piece) != shape(x)[:-1]
@@ -134,7 +134,7 @@ def _scattered_diagonal(x: Call) -> Any:
 
 
 def _counts(x: Any, n: int) -> bool:
-    """True for the constant 0, 1, …, n - 1."""
+    """Return whether an argument is the constant 0, 1, …, n - 1."""
     val = x.val if isinstance(x, Constant) else x
     return type(val) is np.ndarray and val.dtype.kind in "iu" and np.array_equal(val, np.arange(n))
 
@@ -143,10 +143,8 @@ def _counts(x: Any, n: int) -> bool:
 
 
 def contracted(w: Walk, op: Call, subscripts: Any, *xs: Any, **_: Any) -> Any:
-    """einsum('ij,jk->ik') is a product of matrices, 'ij,ij->' the sum of one by elements, 'ii->i' a
-    diagonal, 's,ij->ji' a multiple.
-
-    Real and complex floats only: integers are summed in another dtype.
+    """einsum('ij,jk->ik') is a matrix product, 'ij,ij->' the sum of an elementwise product, 'ii->i' a diagonal,
+    ',ij->ji' a scalar multiple. Real and complex floats only: integers are summed in another dtype.
     """
     if type(subscripts) is not str or not all(isinstance(x, Operation) and _is_floating(x) for x in xs
                                               if shape(x)) or not _is_floating(op):
@@ -176,8 +174,8 @@ def _of_one(w: Walk, op: Call, x: Any, term: str, out: str) -> Any:
 
 
 def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) -> Any:
-    """A number times an array, the sum of a product by elements, or products of matrices: one for each place of the
-    axes that all three have; axes of the first alone are the rows, those of the second alone the columns.
+    """Return a scalar multiple, the sum of an elementwise product, or matrix products batched over the axes that both
+    arrays and the result have. Axes of the first array alone are rows, of the second alone columns.
     """
     (a, b), (p, q) = xs, terms
     if not p or not q:
@@ -185,7 +183,7 @@ def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) 
         return w.make(op, ops.multiply, s, _ordered(w, op, x, term, out)) if sorted(term) == sorted(out) else None
     size = dict(zip(p + q, shape(a) + shape(b)))
     if tuple([size[c] for c in p]) != shape(a) or not set(p) ^ set(q) <= set(out) <= set(size):
-        return None  # an axis of length 1 is stretched, or one array is summed by itself
+        return None  # an axis of length 1 is broadcast, or one array is summed by itself
     if not out and set(p) == set(q):
         return w.make(op, ops.sum, w.make(op, ops.multiply, a, _ordered(w, op, b, q, p)))
     if out[-1:] not in q and not set(out) <= set(p):
@@ -195,7 +193,7 @@ def _of_two(w: Walk, op: Call, xs: tuple[Any, ...], terms: list[str], out: str) 
     summed = [c for c in p if c not in out]
 
     def table(x: Any, term: str, *axes: Sequence[str]) -> Any:
-        """Return an array with one axis for each group of its own, 1 long where that has none."""
+        """Return an array with one axis for each group of axes, of length 1 for a group that it lacks."""
         x = _ordered(w, op, x, term, "".join([c for group in axes for c in group if c in term]))
         wanted = tuple([math.prod(size[c] for c in group if c in term) for group in axes])
         return x if shape(x) == wanted else w.make(op, ops.reshape, x, wanted)
@@ -223,10 +221,8 @@ def norm_of_squares(w: Walk, op: Call, x: Any, ord: Any = 2, **along: Any) -> An
 
 
 def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
-    """solve(L, b) is solve_triangular where L is a factor of Cholesky's, a triangle that was cut out,
-    or the transpose of one.
-
-    Both are LAPACK's. What is nan where the arguments are not finite is not defined for either.
+    """solve(L, b) is solve_triangular if L is a Cholesky factor, the result of tril or triu, or the transpose of one.
+    Both call LAPACK, which leaves open which elements are nan if the arguments are not finite.
     """
     found = _triangle(a)
     if found is None or not is_array(b) or not 0 < len(shape(b)) < 3 or spec_of(b).dtype != spec_of(a).dtype:
@@ -237,8 +233,8 @@ def solved_by_substitution(w: Walk, op: Call, a: Any, b: Any) -> Any:
 
 
 def _triangle(x: Any) -> tuple[Operation, bool, int] | None:
-    """Return a triangular matrix, whether it is the lower triangle, and 1 or 2 if `x` is its transpose, plain or
-    conjugate; None for others.
+    """Return a triangular matrix, whether it is lower, and 1 or 2 if `x` is its plain or conjugate transpose (else 0);
+    None for other matrices.
     """
     if not is_array(x) or len(shape(x)) != 2 or spec_of(x).dtype.char not in BLAS or shape(x)[0] != shape(x)[1]:
         return None

@@ -1,4 +1,4 @@
-"""repeat_detection: where a tape repeats itself."""
+"""repeat_detection: finds repeated segments of a tape."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.view_path import Step
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 
-# operations in the middle of a tape, in which a loop that fills most of it is known by a fraction of the memory
+# operations from the middle of a tape: enough to detect a loop that fills most of it, in a fraction of the memory
 SAMPLE = 8192
-CANDIDATES = 2  # periods that are tried, for each length of what is compared
-WINDOWS = 10  # lengths: 1, 2, 4 … 512
+CANDIDATES = 2  # periods tried for each window length
+WINDOWS = 10  # window lengths: 1, 2, 4 … 512
 
 
 class Segment(NamedTuple):
-    """`pieces` of `period` operations each, one behind the other, from a position in `tape.ops` on: the same calls on
-    values of the same types.
+    """`pieces` consecutive pieces of `period` operations each, from position `start` in `tape.ops`. All pieces make the
+    same calls on values of the same types.
     """
 
     start: int
@@ -28,16 +28,16 @@ class Segment(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The position behind the last piece."""
+        """The position after the last piece."""
         return self.start + self.period * self.pieces
 
 
 def segments(tape: Tape, least: int, saved: int = 0) -> list[Segment]:
-    """Return the repeated segments of a tape that do not overlap, in its order, of `least` pieces at least, so many
-    operations longer than one of them; what the calls are made on may differ.
+    """Return the repeated segments of a tape, disjoint and in order, with at least `least` pieces and `saved`
+    operations more than one piece has. The calls' operands may differ.
 
-    A period is guessed from how far an operation is from the one before it that is like it, and holds as long as every
-    operation is like the one a period before it: time linear in the length of the tape for each guess.
+    A period is guessed from the distances between equal operations. It holds as long as every operation equals the one
+    a period before it: time linear in the length of the tape for each guess.
     """
     words: dict[Any, int] = {}
     tokens = np.fromiter((words.setdefault(_token(op), len(words)) for op in tape.ops), np.int32, len(tape.ops))
@@ -60,8 +60,8 @@ def _found(tokens: Any, length: int, least: int, saved: int) -> Iterator[Segment
 
 
 def _best_found(tokens: Any, least: int, saved: int) -> Segment | None:
-    """Return the best segment whose period is found in a sample from the middle; in a larger one where
-    it does not cover nearly all.
+    """Return the best segment whose period is found in a sample from the middle; the sample grows until the segment
+    covers nine tenths of the tape.
     """
     best: Segment | None = None
     length = len(tokens)
@@ -75,25 +75,22 @@ def _best_found(tokens: Any, least: int, saved: int) -> Segment | None:
 
 
 def _best(tokens: Any, sample: Any, least: int, saved: int) -> Segment | None:
-    """Return the best segment whose period is found in a sample, None where there is none."""
+    """Return the best segment whose period is found in a sample, None if there is none."""
     return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least, saved)),
                key=_worth, default=None)
 
 
 def _worth(segment: Segment) -> tuple[int, int]:
-    """Return what makes one segment better than another: what it covers, to a hundredth,
-    then how short its pieces are.
-    """
+    """Return a sort key: the operations that a segment covers, to a hundredth, then the shortness of its pieces."""
     covered = segment.period * segment.pieces
     return covered - covered % max(1, covered // 100), -segment.period
 
 
 def _periods(tokens: Any, least: int) -> set[int]:
-    """Return the distances that most operations have from the one before them that is alike, by itself and together
-    with 1, 3, 7 … that follow.
+    """Return the most frequent distances between equal operations, and between equal windows of 2, 4, 8 … operations.
     """
     periods: set[int] = set()
-    tokens = tokens.astype(np.int64)  # of pairs there may be as many as that
+    tokens = tokens.astype(np.int64)  # keys of pairs may exceed 32 bits
     for power in range(WINDOWS):
         order = np.argsort(tokens, kind="stable")
         often = np.bincount(np.diff(order)[np.diff(tokens[order]) == 0])
@@ -106,23 +103,21 @@ def _periods(tokens: Any, least: int) -> set[int]:
 
 
 def _runs(tokens: Any, period: int, least: int, saved: int) -> Iterator[Segment]:
-    """Yield the stretches in which each operation is like the one a period before it."""
+    """Yield the segments in which each operation equals the one a period before it."""
     alike = np.concatenate(([False], tokens[period:] == tokens[:-period], [False]))
     edges = np.flatnonzero(alike[1:] != alike[:-1]).reshape(-1, 2)
-    enough = max(least - 1, -(-saved // period))  # pieces but one
+    enough = max(least - 1, -(-saved // period))  # pieces after the first
     for start, stop in edges[edges[:, 1] - edges[:, 0] >= enough * period].tolist():
         yield Segment(start, period, (stop - start) // period + 1)
 
 
 def _token(op: Operation) -> Any:
-    """Return what two operations have in common that a loop may make one of: all but the values, and
-    which operations they use.
-    """
+    """Return a key that is equal for operations that a loop may merge: all but their values and their operands."""
     kinds = tuple([Operation if isinstance(arg, Operation) else type(arg) for arg in op.args])
     if type(op) is Call:
         fn = op.fn
         kwargs = tuple(sorted((name, key_of(value)) for name, value in op.kwargs.items())) if op.kwargs else ()
-        # the place within the code may differ: Python specialises a loop as it runs
+        # the position within the code may differ: Python specialises a loop as it runs
         return (id(fn), id(op.code), kinds, kwargs, op.spec)
     if type(op) is Guard:
         return ("guard", op.fact, key_of(op.expected), id(op.code))
@@ -130,9 +125,7 @@ def _token(op: Operation) -> Any:
 
 
 def key_of(x: Any) -> Any:
-    """Return a key that is equal only for constants that are the same; what is not known is
-    the same as itself alone.
-    """
+    """Return a key that is equal only for equal constants; objects of other types equal only themselves."""
     kind = type(x)
     if kind in (int, bool, str, type(None), type(Ellipsis)) or isinstance(x, (float, complex, np.generic)):
         return (kind.__name__, repr(x))
@@ -142,7 +135,7 @@ def key_of(x: Any) -> Any:
         return ("step", id(x.op), key_of(x.args), key_of(tuple(sorted(x.kwargs.items()))))
     if kind is tuple or kind is list:
         return (kind.__name__, *map(key_of, x))
-    # dtypes, devices; a tensor is the same as itself alone
+    # dtypes, devices; a tensor equals only itself
     if isinstance(x, (np.dtype, type)) or type(x).__module__ == "torch":
         return ("type", str(x)) if not is_tensor(x) else ("id", str(id(x)))
     if kind is np.ndarray and x.nbytes <= 4096 and x.dtype != object:

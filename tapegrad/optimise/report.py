@@ -1,4 +1,4 @@
-"""Report: what each pass removed, and how long the tape was before and after."""
+"""Report: the operations that each pass removed, and the length of the tape before and after."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tapegrad.tape.tape import Call, Operation, Tape
 
 
 class Step(NamedTuple):
-    """One run of a pass: the number of operations before and after, and of which op it left how
-    many fewer (more: negative).
+    """One run of a pass: the length of the tape before and after, and the number of operations removed by op (added:
+    negative).
     """
 
     name: str
@@ -23,14 +23,14 @@ class Step(NamedTuple):
 
     @property
     def what(self) -> str:
-        """`3 reshape, 2 multiply; new: 1 square`."""
+        """The changes in the form `3 reshape, 2 multiply; new: 1 square`."""
         fewer = ", ".join(f"{n} {name}" for name, n in self.removed.items() if n > 0)
         more = ", ".join(f"{-n} {name}" for name, n in self.removed.items() if n < 0)
         return "; new: ".join(filter(None, [fewer or ("nothing" if more else ""), more]))
 
 
 class Report(Displayed):
-    """Collects the steps of `optimise`; printed, it says what each pass did.
+    """Collects the steps of `optimise`; prints one line for each pass.
 
     >>> from tapegrad.passes import Report, dce
     >>> report = Report()
@@ -43,7 +43,7 @@ class Report(Displayed):
         self.steps: list[Step] = []
 
     def add(self, done: Any, before: Tape, after: Tape) -> None:
-        """Note that a pass made one tape of another."""
+        """Add the step in which a pass made one tape of another."""
         had, has = Counter(map(_name, before.ops)), Counter(map(_name, after.ops))
         had.subtract(has)
         removed = {name: n for name, n in sorted(had.items(), key=lambda item: (-item[1], item[0])) if n}
@@ -51,7 +51,7 @@ class Report(Displayed):
 
     @property
     def shown(self) -> list[Step]:
-        """The steps worth a line: the first of each pass, and of the later ones those that changed anything."""
+        """The steps to print: the first of each pass, and later ones that changed something."""
         first = {step.name: step for step in reversed(self.steps)}
         return [step for step in self.steps if step.what or step is first[step.name]]
 

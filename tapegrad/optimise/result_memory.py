@@ -1,4 +1,4 @@
-"""result_memory: what a tape returns lies in memory of its own, in the order that it was recorded in."""
+"""result_memory: keeps the results of an optimised tape in memory of their own, in the recorded order."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from tapegrad.transforms.walk import Walk, own
 
 
 def own_results(tape: Tape, before: Tape) -> Tape:
-    """Return a tape that returns copies of the arrays that were in memory of their own `before` the
-    passes, and now are not.
+    """Return a tape that copies the arrays it returns that had memory of their own `before` the passes and no longer
+    do.
 
-    A pass may have found that a result is an argument, a view of one, or the same array as another result: whoever gets
-    them may write to them. It may also have found a call that leaves its rows where another left its columns: the copy
-    is in the old order then.
+    A pass may have replaced a result by an argument, a view of one, or another result, but callers may write to
+    results. It may also have changed the memory order of a result; the copy then restores it.
     """
     orders = {part: _order(part, was) for part, was in zip(parts_of(tape), parts_of(before))
               if (_lies(part, tape) and not _lies(was, before)) or _order(part, was) != "K"}
@@ -25,7 +24,7 @@ def own_results(tape: Tape, before: Tape) -> Tape:
     walk = Walk(tape)
     result = tape.result
     packs = packs_of(tape)
-    copies: dict[Operation, Operation] = {}  # that the tape makes anyway, and keeps to itself
+    copies: dict[Operation, Operation] = {}  # copies that the tape makes anyway and does not share
     for op in tape.ops:
         if op in packs:
             walk.keep(op, tuple(_own(walk, arg, orders[arg], copies) if arg in orders else walk.bind(arg)
@@ -47,34 +46,32 @@ def _own(walk: Walk, op: Operation, order: str, copies: dict[Operation, Operatio
 
 
 def _order(part: Any, was: Any) -> str:
-    """Return "C" or "F" where a result lay so in memory, and now lies otherwise; "K" where it may stay as it is."""
+    """Return the memory order ("C" or "F") that a result had if it now has another, "K" if it may stay."""
     if not all(isinstance(op, Operation) and op.spec.is_array and op.spec.ndim > 1 for op in (part, was)):
         return "K"
     return was.spec.order if was.spec.order != part.spec.order else "K"
 
 
 def _wants_rows(op: Operation, orders: dict[Any, str]) -> bool:
-    """True for a result that must be copied, and lies row by row then."""
+    """Return whether a result must be copied, in C order."""
     return op in orders and (orders[op] == "C" or (orders[op] == "K" and op.spec.is_contiguous))
 
 
 def _stays_here(op: Operation, tape: Tape) -> bool:
-    """True for an array that the tape does not return, and that no function but tapegrad's own is given, which
-    might keep it or write to it.
+    """Return whether an array is neither returned nor passed to a function outside tapegrad, which might keep it or
+    write to it.
     """
     return all(op not in other.args or (isinstance(other, Call) and own(other.fn) and other.fn is not pack)
                for other in tape.ops)
 
 
 def is_pack(op: Any) -> bool:
-    """True for the call that nests a tape's results."""
+    """Return whether an operation is a `pack` call, which nests a tape's results."""
     return isinstance(op, Call) and op.fn is pack
 
 
 def packs_of(tape: Tape) -> set[Operation]:
-    """Return the calls that nest a tape's results: that which is its result, and those among its arguments, as
-    of a value that is a dict.
-    """
+    """Return the calls that nest a tape's results: its result and the nested packs, as for a dict in a tuple."""
     found: set[Operation] = set()
     stack = [tape.result]
     while stack:
@@ -86,7 +83,7 @@ def packs_of(tape: Tape) -> set[Operation]:
 
 
 def parts_of(tape: Tape) -> list[Any]:
-    """Return what a tape returns, in order: what is in nested packs, too."""
+    """Return the results of a tape in order, those in nested packs included."""
     found, stack = [], [tape.result]
     while stack:
         op = stack.pop()
@@ -98,9 +95,7 @@ def parts_of(tape: Tape) -> list[Any]:
 
 
 def _lies(part: Any, tape: Tape) -> bool:
-    """True for an array in the memory of an argument, of a constant, or of another part of the result, and for
-    one that nobody can write to.
-    """
+    """Return whether an array is read-only, or lies in the memory of an argument, a constant or another result."""
     if not isinstance(part, Operation) or not part.spec.is_array:
         return False
     root, locked = _root(part)
@@ -109,7 +104,7 @@ def _lies(part: Any, tape: Tape) -> bool:
 
 
 def _root(op: Any) -> tuple[Any, bool]:
-    """Return whose memory an operation's value may lie in, and whether it is a view that cannot be written to."""
+    """Return the operation whose memory a value may lie in, and whether the value is a read-only view."""
     locked = False
     while isinstance(op, Call) and memory_of(op.fn).of == 0 and isinstance(op.args[0], Operation):
         locked |= op.fn.memory.readonly

@@ -1,4 +1,4 @@
-"""roll: repeated segments of a tape become loops."""
+"""roll: turns repeated segments of a tape into loops."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.tape import Call, Tape, operands
 from tapegrad.transforms.walk import Walk, own
 
-LEAST = 8  # runs of a loop
-SAVED = 60  # operations that a loop is shorter by: below, the calls one by one compile soon enough
-PEELED = 2  # first pieces that may be unlike the others, in what they are computed from
+LEAST = 8  # fewest runs of a loop
+SAVED = 60  # operations that a loop must save: fewer compile fast enough one by one
+PEELED = 2  # first pieces that may be left out because their operands differ
 
 
 def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
-    """Return a tape on which what a program's loop recorded again and again, `least` times or more, is a `Loop`, one
-    body, where that saves so many operations.
+    """Return a tape on which a segment that repeats at least `least` times is one `Loop`, if that saves `saved`
+    operations.
 
-    The pieces must make the same calls on values of the same types, each on what it has computed itself, on what the
-    piece before it has, on the same earlier values as all others, each on an earlier value of its own, or on numbers
-    known when the tape was made. Their guards are the body's. What is the same in all runs is computed once, before the
-    loop; what is used behind it of each run is collected. So a reverse sweep is a loop that goes through what the first
-    collected backwards. Calls of a user's functions, and random draws, are in no loop; these are made before the
-    loops where they can be. The tape's values are needed; those of a body are the first run's.
+    The pieces must make the same calls on values of the same types. Each operand is a value of the same piece or of the
+    one before, one earlier value for all pieces, an earlier value for each piece, or a number known at recording. The
+    body contains the guards. Invariant values are computed once, before the loop; values of all runs that are used
+    behind the loop are collected. A reverse sweep thus becomes a loop backwards over the values that the first loop
+    collected. Loops contain no calls of user functions and no random draws; draws are made before the loops if
+    possible. The tape must hold its values; those of a body are the first run's.
 
     >>> import tapegrad as tg
     >>> def f(x):
@@ -52,7 +52,7 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
                    least)
     if not loops:
         return given
-    del last  # what is made below takes as much memory
+    del last  # frees as much memory as is needed below
     walk, at = Walk(tape), 0
     for rolled in loops:
         for op in tape.ops[at:rolled.start]:
@@ -65,7 +65,7 @@ def roll(tape: Tape, least: int = LEAST, saved: int = SAVED) -> Tape:
 
 
 def saved_by_loops(tape: Tape, least: int = LEAST, saved: int = SAVED) -> int:
-    """Return by how many operations `roll` is expected to make a tape shorter, from what repeats itself alone."""
+    """Return the estimated number of operations that `roll` saves, from the repeated segments alone."""
     if len(tape) < saved:
         return 0
     tape = early_draws(tape)
@@ -74,7 +74,7 @@ def saved_by_loops(tape: Tape, least: int = LEAST, saved: int = SAVED) -> int:
 
 
 def _may_loop(tape: Tape, segment: Segment) -> bool:
-    """True for a segment of calls that do nothing but return a value, of a type that follows from their arguments'."""
+    """Return whether the calls of a segment only return a value, whose type follows from the arguments' types."""
     for op in tape.ops[segment.start:segment.start + segment.period]:
         if isinstance(op, Call) and (not own(op.fn) or op.fn in (draw, default_rng) or op.fn.dynamic
                                      or type(op.fn.rule) is Rrule or op.fn.effects.nested):
@@ -83,7 +83,7 @@ def _may_loop(tape: Tape, segment: Segment) -> bool:
 
 
 def _last_uses(tape: Tape) -> Any:
-    """Return, by position, the last operation that uses each, one behind the tape for its result."""
+    """Return, by position, the last operation that uses each operation; for the result a position after the tape."""
     last = np.zeros(len(tape.ops) + 1, np.int32)
     for op in tape.ops:
         for used in operands(op):
@@ -93,8 +93,7 @@ def _last_uses(tape: Tape) -> Any:
 
 
 def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> SegmentLoop | None:
-    """Return a segment's loop, if need be without its first pieces, or without the last, or of pieces that begin later.
-    """
+    """Return the loop of a segment, if necessary without its first or last pieces, or of pieces that begin later."""
     later = 0
     for first in range(PEELED + 1):
         for short in range(2):

@@ -1,16 +1,15 @@
-"""scale_motion: signs and constant factors travel to where they cost least, or vanish on the way.
+"""scale_motion: moves signs and constant factors to where they cost least, or cancels them.
 
-`sum(-x * 0.5)` costs three passes over x, and `-0.5 * sum(x)` one. So a product with a constant is not written where it
-stands: what is linear in it is computed without, and the factor is put on what comes of it, unless another factor, or a
-sum (`a + (-b)` is `a - b`), takes it up before.
+`sum(-x * 0.5)` takes three passes over x, `-0.5 * sum(x)` one. A product with a constant is therefore postponed:
+operations that are linear in it are computed without the factor, which is applied to their results, unless another
+factor or a sum (`a + (-b)` is `a - b`) absorbs it.
 
-An elementwise value stays what it was to an ulp or two, also where it is infinite, subnormal or a signed zero: a sign
-passes what has no sum, another factor what moves numbers alone, and only one between 1/2 and 2 a product. Two factors
-become one where none of them undoes what the other did to numbers at the ends of the range. Sums, products of matrices
-and solutions are linear up to rounding, as their order of summation is: a factor passes them, and the sign of a zero
-that is left of a cancellation, and an overflow within that factor of the largest number, may differ.
-
-What a guard compares is computed as it was recorded, to the last bit.
+Elementwise values change by an ulp or two at most, also where they are infinite, subnormal or signed zeros: a sign
+passes operations without sums, another factor passes data movement, and products only if it lies between 1/2 and 2. Two
+factors merge only if neither undoes what the other did to numbers at the ends of the range. Sums, products of matrices
+and solutions are linear only up to rounding, which depends on their summation order anyway: a factor passes them. The
+sign of a zero left by a cancellation may differ then, and an overflow within that factor of the largest number. Values
+that a guard compares are computed as recorded, to the last bit.
 """
 
 from __future__ import annotations
@@ -28,37 +27,37 @@ from tapegrad.tape.tape import Call, Guard, Operation, Tape
 from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, count_uses, pure
 
-# the numbers of the first argument
+# ops that only move elements of the first argument
 MOVING = frozenset([ops.reshape, ops.permute_dims, ops.broadcast_to, ops.expand_dims, ops.squeeze, ops.flip,
                     ops.getitem])
 SUMS = frozenset([ops.sum, ops.mean])
 PRODUCTS = frozenset([ops.matmul, ops.tensordot, ops.dot, ops.vecdot, ops.vdot])
 BILINEAR = PRODUCTS | {ops.multiply}
-SOLVES = frozenset([ops.solve, ops.solve_triangular])  # linear in the second
+SOLVES = frozenset([ops.solve, ops.solve_triangular])  # linear in the second argument
 EVEN = frozenset([ops.square, ops.abs, ops.cos])
-SCALING = frozenset([ops.negative, ops.multiply, ops.divide, ops.add])  # what may be a constant times an operand
-# what a factor may pass
+SCALING = frozenset([ops.negative, ops.multiply, ops.divide, ops.add])  # calls that may be a constant times an operand
+# ops that a factor may pass
 PASSING = MOVING | SUMS | BILINEAR | SOLVES | EVEN | SCALING | {ops.subtract, ops.scatter, ops.where}
-SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay where they are: they might be there against an overflow
+SMALLEST, LARGEST = 1e-9, 1e9  # other factors stay: they may prevent an overflow
 
-CALL = 8.0  # elements that a product of as many takes as long for as a call by itself
+CALL = 8.0  # the cost of a call by itself, in elements of a product
 
 NEVER = (math.inf, math.inf)
 FREE = (0.0, 0.0)
 
 
 class Scaled(NamedTuple):
-    """What has become of an operation: a factor that is still to be applied, and the operation without it."""
+    """A rewritten operation: a factor that is still to be applied, and the operation without it."""
 
     factor: float
     base: Operation
 
 
 def factors(tape: Tape) -> Tape:
-    """Return a tape on which constant factors stand where the arrays are smallest, and as few as can be.
+    """Return a tape with as few constant factors as possible, each applied where the arrays are smallest.
 
-    Only real floating values have factors that travel. A factor moves past an operation if all that uses its value can
-    do with that, and pays for it with no more elements than it saves.
+    Only factors of real floats move. A factor moves past an operation if all users of its value can take it, at the
+    cost of no more elements than it saves.
     """
     exact = leading(tape.ops, [op.args[0] for op in tape.ops if type(op) is Guard and op.fact not in FIXED])
     found = [constant_factor(op) if type(op.fn) is Op and op.fn in SCALING and not exact[op.id]
@@ -89,12 +88,11 @@ def factors(tape: Tape) -> Tape:
     return walk.done()
 
 
-# -- where: what a factor on a value costs, in elements, if it is left to what uses the value;
-# backwards, from users to used
+# -- plan, backwards: the cost, in elements, of leaving a value's factor to its users
 
 
 def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray]:
-    """Return for each operation, for a sign and for any other factor, whether it is cheaper to leave it to the users;
+    """Return for each operation, for a sign and for any other factor, whether leaving it to the users is cheaper;
     `factor` is by position.
     """
     count = len(tape.ops) + 1
@@ -106,7 +104,7 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
     for op in reversed(tape.ops):
         at = op.id
         y = op.spec
-        # to put it on nothing costs nothing
+        # a value without a factor costs nothing
         size, cost, more = y.size + CALL if floating(y) else 0.0, sign[at], other[at]
         if cost <= size:
             lazy[0][at] = 1
@@ -124,8 +122,7 @@ def _plan(tape: Tape, factor: list[Factor | None]) -> tuple[bytearray, bytearray
 
 def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int],
           factor: list[Factor | None]) -> tuple[float, float]:
-    """Return what a sign and another factor of the i-th argument cost, once it is this call's;
-    `costs` are those of its value.
+    """Return the costs of a sign and of another factor on the i-th argument of a call, from their `costs` on its value.
     """
     fn, args = op.fn, op.args
     if fn in MOVING:
@@ -151,7 +148,7 @@ def _cost(op: Call, i: int, costs: tuple[float, float], uses: list[int],
 
 
 def floating(x: Spec) -> bool:
-    """True for a real floating number or array; not for one without axes, of which a product is a number."""
+    """Return whether a spec is a real float or an array of them; not a 0-d array, whose products are numbers."""
     return x.type is float or (x.kind == "f" and (x.ndim > 0 or not x.is_array))
 
 
@@ -163,7 +160,7 @@ Factor = tuple[float, Operation]
 
 
 def constant_factor(op: Operation) -> Factor | None:
-    """Return the factor of a call that is a constant times an operand, and the operand."""
+    """Return the factor and the operand of a call that is a constant times an operand."""
     fn, args = op.fn, op.args
     if fn is ops.negative:
         found: tuple[Any, Any] = -1.0, args[0]
@@ -180,7 +177,7 @@ def constant_factor(op: Operation) -> Factor | None:
         or not _fits(float(factor))):
         return None
     if _dtype(x).itemsize < 4 and not is_sign(float(factor)):
-        return None  # a product of factors is soon out of a small float's range
+        return None  # products of factors soon leave a small float's range
     return (float(factor), x) if floating(x.spec) and same_type(x.spec, op.spec) else None
 
 
@@ -189,31 +186,31 @@ def _fits(factor: float) -> bool:
 
 
 def is_sign(factor: float) -> bool:
-    """True for 1 and -1, a product with which is exact."""
+    """Return whether a factor is 1 or -1; products with it are exact."""
     return abs(factor) == 1.0
 
 
 def is_near_one(factor: float) -> bool:
-    """True for a factor that takes a product at most to the next power of two."""
+    """Return whether the magnitude of a factor lies between 1/2 and 2."""
     return 0.5 <= abs(factor) <= 2.0
 
 
 def together(first: float, then: float) -> bool:
-    """True where a product with two factors, one after the other, is that with both at once, to an ulp of the result.
+    """Return whether multiplying by two factors in turn equals multiplying by their product, to an ulp of the result.
 
-    Both are at most 1: what the first loses below the smallest normal number, the second makes no larger. Or neither is
-    smaller than 1, and the first is an integer, of whose products none is lost there. A large one and a small one may
-    overflow, or vanish, in between.
+    It does if both are at most 1: the second does not enlarge what the first lost below the smallest normal number. It
+    also does if neither is smaller than 1 and the first is an integer, whose products lose nothing there. A large and a
+    small factor may overflow or underflow in between.
     """
     a, b = abs(first), abs(then)
     return a == 1.0 or b == 1.0 or (a <= 1.0 and b <= 1.0) or (a >= 1.0 and b >= 1.0 and a.is_integer())
 
 
-# -- how: forwards, from used to users
+# -- rewriting, forwards
 
 
 def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | None:
-    """Return what becomes of a call that is a factor, or whose arguments have one; None where it stays as it is."""
+    """Return the new form of a call that is a factor, or whose arguments have one; None if it stays."""
     if found is not None:
         factor, base = _split(walk.bind(found[1]))
         return (Scaled(found[0] * factor, base) if walk.known[base.id] and _fits(found[0] * factor)
@@ -224,7 +221,7 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
         return None
     args = [base for _, base in parts]
     passed = _passed(op, given)
-    # else it would be multiplied in another precision
+    # otherwise it would be multiplied in another precision
     alike = all(_dtype(base) == _dtype(op) for factor, base in parts if factor != 1.0)
     if passed is not None and _fits(passed) and alike:
         return Scaled(passed, walk.make(op, op.fn, *args, val=absent(op.spec), **op.kwargs))
@@ -236,7 +233,7 @@ def _scaled(walk: Walk, op: Call, found: Factor | None) -> Scaled | Operation | 
 
 
 def _passed(op: Call, given: list[float]) -> float | None:
-    """Return the factor of a call's value, where its arguments have these."""
+    """Return the factor of a call's value from the factors of its arguments, None if they cannot pass."""
     fn = op.fn
     if fn in PRODUCTS:
         return given[0] * given[1] if together(*given) else None
@@ -247,7 +244,7 @@ def _passed(op: Call, given: list[float]) -> float | None:
         return factor if is_near_one(given[0]) and is_near_one(given[1]) and is_near_one(factor) else None
     if fn in MOVING or fn in SUMS:
         return given[0]
-    if fn is ops.scatter:  # a zero keeps its sign beside a positive factor
+    if fn is ops.scatter:  # only a positive factor keeps the sign of the zeros
         return given[0] if len(op.kwargs["ranks"]) == 1 and given[0] > 0 else None
     if fn is ops.where and (_zero(op.args[1]) or _zero(op.args[2])):
         return given[1] * given[2] if min(given) > 0 else None
@@ -263,14 +260,14 @@ def _split(x: Any) -> tuple[float, Any]:
 
 
 def _settle(walk: Walk, op: Call, made: Scaled, found: Factor | None, lazy: tuple[bytearray, bytearray]) -> None:
-    """Leave a factor to what uses the value, or apply it."""
+    """Leave a factor to the users of the value, or apply it."""
     if made.factor == 1.0:
         walk.stand_in(op, made.base)
     elif lazy[made.factor != -1.0][op.id]:
         walk.stand_in(op, made)
     else:
         if found is not None and walk.bind(found[1]) is made.base and made.factor == found[0]:
-            walk.keep(op)  # nothing has come to it
+            walk.keep(op)  # the factor is unchanged
         else:
             walk.stand_in(op, _product(walk, op, made))
 
@@ -283,7 +280,7 @@ def _product(walk: Walk, like: Operation, x: Scaled) -> Operation:
 
 
 def _apply(walk: Walk, arg: Any) -> Any:
-    """Return what stands for an argument, its factor applied, once for all that need it."""
+    """Return the replacement of an argument with its factor applied, once for all users."""
     made = walk.bind(arg)
     if type(made) is Scaled:
         made = _product(walk, arg, made)

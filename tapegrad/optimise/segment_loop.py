@@ -18,12 +18,12 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op
 from tapegrad.transforms.walk import Walk
 from tapegrad.tree.flatten import flatten
 
-STEPS = frozenset([int, float, bool])  # constants that may differ from run to run
-EDGES = 3  # pieces at each end that may be left out of a loop, so that it goes with another
+STEPS = frozenset([int, float, bool])  # types of constants that may vary from run to run
+EDGES = 3  # pieces at each end that a loop may leave out to be linked to another
 
 
 class Unlike(Exception):
-    """The pieces of a segment are not runs of one loop; those that begin `later` may be."""
+    """The pieces of a segment are not runs of one loop; pieces that begin `later` operations further may be."""
 
     def __init__(self, later: int = 0) -> None:
         super().__init__()
@@ -32,14 +32,14 @@ class Unlike(Exception):
 
 @dataclass(frozen=True)
 class _Local:
-    """What an operation of the body uses: one before it in the same run, by its number in the body."""
+    """An operand: an earlier operation of the same run, by its number in the body."""
 
     j: int
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """What the run before made, by its number in the body; before the first run there is `first`."""
+    """An operand: an operation of the previous run, by its number in the body; `first` in the first run."""
 
     j: int
     first: Operation
@@ -47,40 +47,40 @@ class _Carried:
 
 @dataclass(frozen=True)
 class _Given:
-    """The same operation before the loop for every run."""
+    """An operand: one operation before the loop, the same in all runs."""
 
     op: Operation
 
 
 @dataclass(frozen=True)
 class Listed:
-    """An operation of its own before the loop for each run, in the order in which they are made."""
+    """An operand: a separate operation before the loop for each run, in recorded order."""
 
     ops: tuple[Operation, ...]
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A constant of each run, by the number of the step."""
+    """An operand: a constant that varies from run to run, by the number of the step."""
 
     n: int
 
 
 @dataclass(frozen=True)
 class _Same:
-    """A constant."""
+    """An operand: a constant."""
 
     value: Any
 
 
 class SegmentLoop:
-    """A segment as a loop: what each operation of its pieces uses."""
+    """A segment as a loop, with the operands of each operation of its body."""
 
     def __init__(self, tape: Tape, segment: Segment, last: Any) -> None:
         self.tape, self.segment, self.last = tape, segment, last
         (self.start, self.period, self.pieces), self.stop = segment, segment.stop
         self.steps: dict[Any, tuple[Any, ...]] = {}
-        self.same: set[int] = set()  # operations of the body that are the same in all runs
+        self.same: set[int] = set()  # loop-invariant operations of the body
         self.uses = [self._uses(j) for j in range(self.period)]
         needed = [use for j, uses in enumerate(self.uses) if j not in self.same for use in uses]
         self.carried = list(dict.fromkeys(use for use in needed if type(use) is _Carried))
@@ -89,13 +89,13 @@ class SegmentLoop:
                  else None for use in needed]
         self.given = list(dict.fromkeys(op for op in given if op is not None))
         self.leaving = self._leaving()
-        self.links: dict[Listed, Link] = {}  # what it is listed that another loop collects
-        self.singles: set[Operation] = set()  # what is used by itself of what leaves
+        self.links: dict[Listed, Link] = {}  # listed operands that another loop collects
+        self.singles: set[Operation] = set()  # leaving operations that are used individually
         self.reverse = self.turned = False
-        self.collections: dict[tuple[int, bool], Operation] = {}  # by number in the body, once they are written
+        self.collections: dict[tuple[int, bool], Operation] = {}  # by number in the body; filled by `write`
 
     def moved(self, segment: Segment | None, least: int) -> SegmentLoop | None:
-        """Return the loop of another segment of these pieces, itself where there is none; None where it is no loop."""
+        """Return the loop of another segment of these pieces, itself if `segment` is None; None if that is no loop."""
         if segment is None:
             return self
         if segment.pieces < least:
@@ -108,15 +108,13 @@ class SegmentLoop:
         return new
 
     def link(self, link: Link) -> None:
-        """Take what runs are listed from another loop, unless that goes the other way than what
-        they are listed already.
-        """
+        """Read a listed operand from another loop, unless existing links iterate in the other direction."""
         reverse = link.backwards != link.source.reverse
         if not self.links or reverse == self.reverse:
             self.links[link.use], self.reverse = link, reverse
 
     def used(self) -> Iterator[Operation]:
-        """Yield what of the tape before it is used by itself: all but what another loop collects."""
+        """Yield the operations before the loop that it uses individually: all but those that another loop collects."""
         yield from self.given
         yield from (use.op for j in self.same for use in self.uses[j] if type(use) is _Given)
         yield from (use.first for use in self.carried)
@@ -127,7 +125,7 @@ class SegmentLoop:
         return self.tape.ops[self.start + k * self.period + j]
 
     def _uses(self, j: int) -> list[Any]:
-        """Return what each argument of an operation of the body is; that of a constant is the constant itself."""
+        """Return the operands of an operation of the body; the operand of a constant is the constant itself."""
         ops = self.tape.ops[self.start + j:self.stop:self.period]
         if type(ops[0]) is Constant:
             if type(ops[0].val) in STEPS:
@@ -166,14 +164,14 @@ class SegmentLoop:
         return _Carried(made, first)
 
     def _step(self, values: tuple[Any, ...]) -> _Step:
-        """Return the step that has these values, a new one unless there is one."""
+        """Return the step that has these values, a new one if there is none."""
         key = (int, values) if all(type(value) is int for value in values) else tuple(map(key_of, values))
         self.steps.setdefault(key, values)
         return _Step(list(self.steps).index(key))
 
     def _leaving(self) -> set[Operation]:
-        """Return what runs make that is used behind the loop, but what the last one hands on. Raise Unlike where what
-        is handed on is the same in all runs: pieces that begin behind its uses make it themselves.
+        """Return the operations that are used after the loop, except the last run's carried ones. Raise Unlike if a
+        carried operation is loop-invariant: pieces that begin after its uses compute it themselves.
         """
         goes_on = {use.j for use in self.carried}
         if goes_on & self.same:
@@ -184,20 +182,20 @@ class SegmentLoop:
         return {self.op(k, j) for k, j in np.argwhere(leaves).tolist()}
 
     def _collected(self, loops: Sequence[SegmentLoop]) -> list[tuple[int, bool]]:
-        """Return what of the body is collected, by number, and whether it is what comes into a run: what others are
-        listed, and what is used by itself.
+        """Return the collected operations, by number in the body and whether the value coming into the run is meant:
+        those that linked loops read, and those used individually.
         """
         found = {(link.j, link.into) for other in loops for link in other.links.values() if link.source is self}
         return sorted(found.union(((op.id - 1 - self.start) % self.period, False) for op in self.singles))
 
     def _value(self, k: int, j: int, into: bool) -> Any:
-        """Return what operation `j` makes in a piece, or what comes into the piece of it."""
+        """Return the value of operation `j` in piece `k`, or the value that comes `into` the piece."""
         if into and not k:
             return next(use.first.val for use in self.carried if use.j == j)
         return self.op(k - into, j).val
 
     def write(self, walk: Walk, loops: Sequence[SegmentLoop]) -> None:
-        """Put the loop on the new tape, what is the same in all runs before it, and what it returns behind it."""
+        """Append to the new tape the invariant operations, the loop, and its results."""
         for j in sorted(self.same):
             made = walk.keep(self.op(0, j))
             for k in range(1, self.pieces):
@@ -221,7 +219,7 @@ class SegmentLoop:
         singles = self.singles.union(op for op, use in zip(lasts, self.carried) if use.j in places)
         for number, op in enumerate(lasts):
             made = walk.new.push(Call(getfield, (call, number), None, op.val).at(op))
-            if walk.at[op.id] is None and op not in singles:  # of what is collected every run is used, the last too
+            if walk.at[op.id] is None and op not in singles:  # collections include the last run
                 walk.at[op.id] = made
         for number, (place, val) in enumerate(zip(collected, vals), len(lasts)):
             self.collections[place] = walk.new.push(Call(getfield, (call, number), None, val).at(self.op(0, place[0])))
@@ -232,11 +230,11 @@ class SegmentLoop:
                                                     op.val).at(op))
 
     def _runs(self) -> range:
-        """Return the numbers of the runs in the loop, piece by piece."""
+        """Return the number of each piece's run in the loop."""
         return range(self.pieces)[::-1] if self.reverse else range(self.pieces)
 
     def _list(self, walk: Walk, use: Listed) -> Operation:
-        """Return what the runs are listed, on the new tape: what another loop has collected, or else a tuple."""
+        """Return a listed operand on the new tape: the collection of another loop, or a tuple."""
         link = self.links.get(use)
         if link is not None:
             return link.source.collections[link.j, link.into]
@@ -261,7 +259,7 @@ class SegmentLoop:
             else:
                 new = copy_op(op, lambda arg: arg)
                 new.args = tuple([use.value if type(use) is _Same else at[use] for use in uses])
-                # of which variable differs by the run
+                # the variable differs by run
                 new.origin = Origin("pullback") if new.purpose == "pullback" else None
                 body.ops.append(new)
                 new.id = len(body.ops)
@@ -274,9 +272,9 @@ class SegmentLoop:
 
 @dataclass(frozen=True)
 class Link:
-    """What runs of a loop are listed is what an earlier one, the source, has in its pieces: what its operation `j`
-    makes, or, where that is carried, what comes `into` the piece of it. Run 0 goes with `piece`, the next with the
-    next, or `backwards`.
+    """The listed operand of a loop read from an earlier loop, the source: the value of its operation `j`, or, if that
+    is carried, the value that comes `into` the piece. Run 0 reads `piece`, later runs the next pieces, or the previous
+    ones if `backwards`.
     """
 
     use: Listed
@@ -288,7 +286,7 @@ class Link:
 
     @classmethod
     def found(cls, use: Listed, source: SegmentLoop) -> Iterator[Link]:
-        """Yield the links where all but the first or last of the operations are in a row of the source's pieces."""
+        """Yield the links for which all but a few first or last operations are consecutive source pieces."""
         middle = len(use.ops) // 2
         piece, j = divmod(use.ops[middle].id - 1 - source.start, source.period)
         apart = use.ops[middle].id - use.ops[middle - 1].id
@@ -301,7 +299,7 @@ class Link:
 
     @cached_property
     def runs(self) -> range:
-        """The runs that have a piece."""
+        """The runs that have a piece in the source."""
         ops, source = self.use.ops, self.source
         into = {carried.j: carried.first for carried in source.carried}
         begin = end = len(ops) // 2
@@ -321,6 +319,6 @@ class Link:
 
     @property
     def pieces(self) -> range:
-        """The pieces that have a run."""
+        """The source's pieces that have a run."""
         ends = sorted(self.piece + (-k if self.backwards else k) for k in (self.runs[0], self.runs[-1]))
         return range(ends[0], ends[1] + 1)

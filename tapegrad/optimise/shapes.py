@@ -1,6 +1,6 @@
-"""shapes: what simplify knows of calls that arrange, stretch and reduce arrays, a row for each rule.
+"""shapes: rewrite rules of `simplify` for calls that rearrange, broadcast and reduce arrays.
 
-A rule is `(walk, op, *args, **kwargs) -> stand-in or None`. What stands in for a call has its type, shape and dtype.
+A rule is `(walk, op, *args, **kwargs) -> replacement or None`. The replacement has the call's type, shape and dtype.
 """
 
 from __future__ import annotations
@@ -28,42 +28,41 @@ PIECES = 4  # of a sum of which a row is taken: of more, the whole is soon cheap
 
 
 def shape(x: Any) -> tuple[int, ...]:
-    """Return the shape of an argument; a number's is ()."""
+    """Return the shape of an argument, () for a number."""
     return spec_of(x).shape
 
 
 def is_array(x: Any) -> bool:
-    """True for an argument that is an array, not one of NumPy's scalars."""
+    """Return whether an argument is an array, not a NumPy scalar."""
     return spec_of(x).is_array
 
 
-# -- stretched arrays: NumPy stretches the operands of an elementwise call itself, and what is the same
-# everywhere is computed once
+# -- broadcast operands: elementwise calls broadcast by themselves, and equal elements are computed once
 
 
 def stretched(w: Walk, op: Call, *args: Any) -> Any:
-    """f(broadcast_to(x, s), y) is f(x, y), and of nothing but stretched arrays broadcast_to(f(x, …), s); a constant
-    array of one number is one.
+    """f(broadcast_to(x, s), y) is f(x, y); if all operands are broadcast it is broadcast_to(f(x, …), s). A constant
+    array of one number counts as broadcast.
     """
     if not is_array(op) or not op.spec.ndim:
         return None
     slim = [narrow(arg) for arg in args]
     if op.fn is ops.pow and not isinstance(slim[1], Operation) and slim[1] == 0.5:
-        slim[1] = args[1]  # of a number NumPy's power is a square root, which differs at -0.0 and -inf
+        slim[1] = args[1]  # NumPy takes a square root for a scalar 0.5, which differs at -0.0 and -inf
     if all(map(_is, slim, args)):
         return None
     if np.broadcast_shapes(*map(shape, slim)) == op.spec.shape:
         if _same_dtype(slim, args):
             return w.instead(op, op.fn, *map(_plain, slim, [slim] * len(slim)))
         return None
-    # Python's numbers raise where NumPy's give inf
+    # Python numbers raise where NumPy's give inf
     if not _same_dtype(slim, args) or all(spec_of(arg).dtype is None for arg in slim):
         return None
     return w.instead(op, ops.broadcast_to, w.make(op, op.fn, *slim), op.spec.shape)
 
 
 def narrow(x: Any) -> Any:
-    """Return what an argument of an elementwise call was stretched from, or itself."""
+    """Return the value that an operand of an elementwise call was broadcast from, or the operand itself."""
     while True:
         if is_call(x, ops.broadcast_to) and not x.kwargs:
             x = x.args[0]
@@ -82,19 +81,19 @@ def _is(a: Any, b: Any) -> bool:
 
 
 def _same_dtype(slim: list[Any], args: tuple[Any, ...]) -> bool:
-    """True if narrowing changes no operand's dtype; a Python number takes that of an array, which must be its own."""
+    """Return whether narrowing keeps all dtypes; a Python number takes an array's, which must be its own."""
     wide = [spec_of(arg).dtype for arg in slim if spec_of(arg).dtype is not None]
     for a, b in zip(slim, args):
         dtype, was = spec_of(a).dtype, spec_of(b).dtype
         if was is None:
-            continue  # a number is narrow as it is
+            continue  # a Python number stays one
         if was not in wide if dtype is None else dtype != was:
             return False
     return True
 
 
 def _plain(x: Any, operands: list[Any]) -> Any:
-    """Write a NumPy number as Python's where an array of its dtype stands beside it."""
+    """Return a NumPy float as a Python float if an array operand has its dtype."""
     if isinstance(x, np.floating) and any(isinstance(arg, Operation) and arg.spec.has_dtype(x.dtype)
                                           for arg in operands):
         return x.item()
@@ -102,7 +101,7 @@ def _plain(x: Any, operands: list[Any]) -> Any:
 
 
 def restretched(w: Walk, op: Call, x: Any, to: Any) -> Any:
-    """broadcast_to(broadcast_to(x, s), t) is broadcast_to(x, t), and x itself where it has that shape."""
+    """broadcast_to(broadcast_to(x, s), t) is broadcast_to(x, t), or x if it has that shape."""
     slim = narrow(x) if not isinstance(x, Constant) else x
     if same(slim, op):
         return slim
@@ -121,7 +120,7 @@ def axes(x: Any, axis: Axis) -> tuple[int, ...]:
 
 
 def sum_of_one_axis(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """sum(x, axis=(1,)) is written sum(x, axis=1), and so is axis=-1."""
+    """sum(x, axis=(1,)) and sum(x, axis=-1) of a matrix are written sum(x, axis=1)."""
     if dtype is not None or axis is None or not is_array(x):
         return None
     plain = axes(x, axis)
@@ -159,15 +158,14 @@ def sum_of_stretched(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = N
     return made if same_type(made.spec, op.spec) else None
 
 
-# elements, from which on the sum stays NumPy's, which loses fewer digits
+# elements from which NumPy's sum stays: it loses fewer digits
 WHOLE = 1 << 18
 
 
 def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """sum(a * b) is vdot(a, b), over the last axis vecdot(a, b), and of square(a) the same: one pass instead of two,
-    and no array in between.
-
-    In double precision only: BLAS sums one after the other, and what that rounds is too much for the others.
+    """sum(a * b) is vdot(a, b), or vecdot(a, b) over the last axis, and sum(square(a)) likewise: one pass instead of
+    two, and no temporary array. In double precision only: BLAS sums sequentially, which rounds too coarsely in other
+    dtypes.
     """
     pair = x.args * 2 if is_call(x, ops.square) else x.args if is_call(x, ops.multiply) else ()
     if (dtype is not None or keepdims or not pair or not w.once(x) or not all(is_array(a) and same(a, x) for a in pair)
@@ -185,8 +183,7 @@ def sum_of_products(w: Walk, op: Call, x: Any, axis: Any = None, dtype: Any = No
 
 
 def _in_order(w: Walk, op: Call, x: Any) -> Any:
-    """Return an array, or the copy in C's order that vdot makes of any other itself: here it has memory kept
-    for it, or serves twice.
+    """Return an array in C order. vdot would copy any other itself, without planned memory and once for each operand.
     """
     return x if x.spec.is_contiguous else w.make(op, ops.copy, x, order="C")
 
@@ -195,8 +192,8 @@ def _in_order(w: Walk, op: Call, x: Any) -> Any:
 
 
 def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
-    """reshape(x, its shape) is x; reshape(reshape(x, s), t) is reshape(x, t); of a sum that kept its
-    axes, it is one that does not.
+    """reshape(x, its shape) is x; reshape(reshape(x, s), t) is reshape(x, t); of a sum with keepdims it is a sum
+    without.
     """
     if kwargs or not is_array(x):
         return None
@@ -214,7 +211,7 @@ def reshaped(w: Walk, op: Call, x: Any, to: Any, **kwargs: Any) -> Any:
 
 
 def _of_one_axis_less(w: Walk, op: Call, x: Any) -> Any:
-    """reshape(permute_dims(reshape(x))) is permute_dims(x), where axes of length 1 alone come and go."""
+    """reshape(permute_dims(reshape(x))) is permute_dims(x) if the reshapes only add or drop axes of length 1."""
     base, order = x, _long(x)
     if [shape(x)[a] for a in order] != [shape(op)[a] for a in _long(op)]:
         return None
@@ -236,7 +233,7 @@ def _of_one_axis_less(w: Walk, op: Call, x: Any) -> Any:
 
 
 def _long(x: Any) -> list[int]:
-    """Return the axes of which the length is not 1."""
+    """Return the axes whose length is not 1."""
     return [a for a, n in enumerate(shape(x)) if n != 1]
 
 
@@ -246,7 +243,7 @@ def rearranged(w: Walk, op: Call, x: Any, axis: Axis = None) -> Any:
 
 
 def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
-    """A transpose that moves nothing is none; two are one; all are written with their axes."""
+    """An identity transpose is dropped, two are merged, and all are written with explicit axes."""
     ndim = len(shape(x))
     if not is_array(x):
         return None
@@ -262,7 +259,7 @@ def transposed(w: Walk, op: Call, x: Any, axes: Any = None) -> Any:
 
 
 def everything(index: tuple[Any, ...], of: tuple[int, ...]) -> bool:
-    """True if an index of constant slices and new axes reads all of an array, in order."""
+    """Return whether an index of constant slices and new axes reads all of an array, in order."""
     if any(part is not None and part is not Ellipsis and not isinstance(part, slice)
            for part in index) or not _steady(index):
         return False
@@ -281,7 +278,7 @@ def read_whole(w: Walk, op: Call, x: Any, *index: Any) -> Any:
 
 
 def read_along_one(w: Walk, op: Call, x: Any, *index: Any) -> Any:
-    """x[:, 0] is a reshape, where the axis has length 1."""
+    """x[:, 0] is a reshape if the axis has length 1."""
     if not is_array(x) or not is_array(op) or len(index) != len(shape(x)) or not all(type(part) in (int, slice)
                                                                                      for part in index):
         return None
@@ -290,7 +287,7 @@ def read_along_one(w: Walk, op: Call, x: Any, *index: Any) -> Any:
 
 
 def _steady(index: tuple[Any, ...]) -> bool:
-    """True for an index of constant slices, new axes and integers."""
+    """Return whether an index consists of constant slices, new axes and integers."""
     return all(part is None or part is Ellipsis or type(part) is int or (isinstance(part, slice) and not any(
         isinstance(end, Operation) for end in (part.start, part.stop, part.step))) for part in index)
 
@@ -362,7 +359,7 @@ def scattered_whole(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], rank
 
 def scattered_alike(w: Walk, op: Call, *parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...],
                     **how: Any) -> Any:
-    """scatter(x, i, y, i) is a scatter of x + y, which is rounded as the sums in their places are."""
+    """scatter(x, i, y, i) is scatter(x + y, i), which rounds as the sums at those places do."""
     first, index, rest, ranks = parts[0], parts[1:1 + ranks[0]], parts[1 + ranks[0]:], ranks[1:]
     if how or not (is_array(first) and _steady(index)):
         return None
@@ -398,4 +395,4 @@ SHAPES = (
 
 LOOKS_AT: dict[Any, frozenset[Any]] = {stretched: FILLED | {ops.broadcast_to, ops.reshape, ops.full, ops.full_like},
                                        scattered_together: frozenset([ops.scatter])}
-"""What a rule looks for among the arguments, as in `algebra`."""
+"""The calls that a rule looks for among the arguments, as in `algebra`."""

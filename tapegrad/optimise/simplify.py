@@ -1,4 +1,4 @@
-"""simplify: calls are rewritten by a table of rules."""
+"""simplify: rewrites calls by a table of rules."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from tapegrad.tape.tape import Call, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk
 
 Rule = Callable[..., Any]
-"""`(walk, op, *args, **kwargs) -> what takes its place, or None`: `args` are on the new tape."""
+"""`(walk, op, *args, **kwargs) -> replacement or None`; `args` are on the new tape."""
 
 RULES: dict[Any, list[Rule]] = {}
 NEEDS: dict[Any, frozenset[Any] | None] = {}
-"""For each op what one of its arguments must be for a rule to apply, a call of one of these, or a constant;
-None where it may be anything.
+"""For each op, the calls that one of its arguments must be, unless it is a constant, for a rule to apply; None for any.
 """
 
 _LOOKS_AT = {**algebra.LOOKS_AT, **shapes.LOOKS_AT}
@@ -26,14 +25,14 @@ for _op, _rule in _ROWS:
     _known, _more = NEEDS.setdefault(_op, frozenset()), _LOOKS_AT.get(_rule)
     NEEDS[_op] = None if _known is None or _more is None else _known | _more
 
-DEPTH = 8  # what a rule has made is looked at again, so often at most
+DEPTH = 8  # times that a replacement is itself rewritten, at most
 
 
 def simplify(tape: Tape) -> Tape:
-    """Return a tape on which each call is as simple as the rules of `algebra`, `shapes` and `products` make it.
+    """Return a tape on which each call is rewritten by the rules of `algebra`, `shapes` and `products`.
 
-    A rule looks at a call and at what computes its arguments. Where it speaks of shapes or types, guards make
-    sure of them on every replay.
+    A rule inspects a call and the calls that compute its arguments. Where it relies on shapes or types, guards check
+    these on every replay.
     """
     walk = Walk(tape, learn=True, count=True)
     for op in tape.ops:
@@ -61,7 +60,7 @@ def _rewrite(walk: Walk, op: Call) -> None:
 
 
 def _may_apply(fn: Op, args: tuple[Any, ...]) -> bool:
-    """True unless no argument is what a rule of this op looks for: so it is of most calls."""
+    """Return whether an argument is a constant or a call that some rule of the op looks for; mostly none is."""
     needs = NEEDS[fn]
     if needs is None:
         return True

@@ -1,4 +1,4 @@
-"""specialise: guard what the passes behind it rely on."""
+"""specialise: guards the facts that later passes rely on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tapegrad.transforms.walk import Walk
 def specialise(tape: Tape) -> Tape:
     """Return a tape that guards the shape and dtype of each input, or a number's exact type, once, before all else.
 
-    Guards that follow from those, of inputs and of what is computed from them, vanish: `ndim`, `kind`,
-    `class`, shapes on the way. How an array lies that the program looked at follows from how the inputs lie, which is
-    guarded then: a compiled tape puts what it computes where it was recorded to lie.
+    Guards that follow from these vanish, on inputs and on computed values: `ndim`, `kind`, `class`, shapes of
+    intermediate values. If the program looked at the memory layout of an array, the inputs' strides are guarded, from
+    which it follows: a compiled tape lays out computed arrays as recorded.
     """
     walk = Walk(tape, learn=True)
     inputs = [op for op in tape.ops if isinstance(op, Input)]
@@ -43,8 +43,8 @@ def specialise(tape: Tape) -> Tape:
 
 
 def _facts(x: Spec, laid: bool) -> list[tuple[str, Any]]:
-    """Return what is guarded of an input; an array by what another library's tensor has too, and where it matters by
-    how it is laid out.
+    """Return the facts to guard of an input: an array's shape and dtype, which other libraries' tensors have too, and
+    its strides if the layout matters; a number's type.
     """
     if isinstance(x.type, str):
         return []
@@ -54,7 +54,7 @@ def _facts(x: Spec, laid: bool) -> list[tuple[str, Any]]:
 
 
 def _stands(guard: Guard | None, walk: Walk) -> bool:
-    """True if a guard of the old tape has been put on the new one."""
+    """Return whether a guard of the old tape is on the new one."""
     return guard is not None and walk.at[guard.id] is not None
 
 

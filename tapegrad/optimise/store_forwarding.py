@@ -1,8 +1,8 @@
-"""store_forwarding: what has just been written into an array is read from where it came.
+"""store_forwarding: replaces reads of array elements by the values that were just written there.
 
-A loop that fills an array one element or row at a time reads what it wrote a step before, and its reverse sweep adds
-into one element of a cotangent, reads it, and clears it. Of all this the numbers remain, and of an array only what
-somebody looks at as a whole.
+A loop that fills an array by elements or rows reads the one it wrote a step before; its reverse sweep adds into one
+element of a cotangent, reads it and clears it. Only the numbers remain, and arrays where something uses them as a
+whole.
 """
 
 from __future__ import annotations
@@ -17,27 +17,25 @@ from tapegrad.tape.spec import Spec, absent, same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
 from tapegrad.transforms.walk import Walk, is_call, literal
 
-FEW = 4  # pieces of a scatter that are added one by one: of more, zeros of the whole size are soon cheaper
+FEW = 4  # pieces of a scatter that are added one by one: for more, zeros of the whole size are cheaper
 
 Key = tuple[Any, ...]
-"""The integers of an index, one element or row: constant ones, counted from the front, and
-inputs, as a loop's body has them.
-"""
+"""The integers of an index of one element or row: constants, counted from the front, or inputs of a loop's body."""
 
 
 class Writes:
-    """The writes into one array, one after the other, each into one element or row."""
+    """The writes into one array, in order, each of one element or row."""
 
     __slots__ = ("found", "keys", "open", "rank", "root", "version")
 
     def __init__(self, root: Operation, rank: int) -> None:
         self.root, self.rank, self.version = root, rank, 0
-        self.found: dict[Key, list[tuple[int, Any]]] = {}  # by place: when something was written there, and what
+        self.found: dict[Key, list[tuple[int, Any]]] = {}  # by place: number and value of each write
         self.keys: list[Key] = []  # of the writes, in order
-        self.open = False  # one of them is not known: it may be the same as another
+        self.open = False  # one of them is not constant: it may equal another
 
     def write(self, key: Key, value: Any) -> int:
-        """Note the next write; return its number."""
+        """Add the next write; return its number."""
         self.version += 1
         self.keys.append(key)
         self.open = self.open or not is_fixed(key)
@@ -45,7 +43,7 @@ class Writes:
         return self.version
 
     def read(self, key: Key, version: int) -> Any:
-        """Return what stands at a place after so many writes, None where nothing was written, or nobody can tell."""
+        """Return the value at a place after `version` writes, None if none is known."""
         if (self.open or not is_fixed(key)) and self.keys[version - 1:version] != [key]:
             return None
         for when, value in reversed(self.found.get(key, ())):
@@ -55,14 +53,13 @@ class Writes:
 
 
 def is_fixed(key: Key) -> bool:
-    """True for a place that is known."""
+    """Return whether a place is constant."""
     return all(type(part) is int for part in key)
 
 
 def forwarding(tape: Tape) -> Tape:
-    """Return a tape on which an element or row that was written is not read back, is not written where it is
-    overwritten unread, and a piece that is added to a larger array is added at its place instead of to zeros of that
-    size.
+    """Return a tape without reads of elements or rows that were just written, and without writes that are overwritten
+    unread. A piece that is added to a larger array is added at its place instead of to zeros of that size.
     """
     if not any(map(_writes, tape.ops)):
         return tape
@@ -85,7 +82,7 @@ def forwarding(tape: Tape) -> Tape:
 
 
 def _writes(op: Operation) -> bool:
-    """True for a write of one element or row, and for a sum that may be one."""
+    """Return whether an operation writes one element or row, or is a sum that may do so."""
     if type(op) is not Call:
         return False
     if op.fn is add:
@@ -94,9 +91,7 @@ def _writes(op: Operation) -> bool:
 
 
 def _escaping(tape: Tape) -> bytearray:
-    """Return, by position, which arrays are looked at otherwise than by element or row, in all
-    that is written into them, too.
-    """
+    """Return, by position, which arrays are used other than by element or row, also after further writes to them."""
     escapes = bytearray(len(tape.ops) + 1)
     if tape.result is not None:
         escapes[tape.result.id] = 1
@@ -114,7 +109,7 @@ def _constants(index: tuple[Any, ...]) -> bool:
 
 
 def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
-    """Return the place that an index means, None where it is not one element or row."""
+    """Return the place that an index selects, None if that is not one element or row."""
     shape = x.spec.shape
     if not _constants(index) or len(index) > len(shape):
         return None
@@ -123,7 +118,7 @@ def _key(index: tuple[Any, ...], x: Operation) -> Key | None:
 
 def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], args: tuple[Any, ...],
           escapes: int = 1) -> Any:
-    """Return what a read finds, or the read of what the array was before, None where the read is to stay."""
+    """Return the value that a read finds, or a read of the array before the writes; None if the read stays."""
     x, *index = args
     if not isinstance(x, Operation) or x not in at or not walk.known[x.id]:
         return None
@@ -143,7 +138,7 @@ def _read(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], ar
 
 
 def _fit(found: Any, y: Spec) -> Any:
-    """Return what was written if it is what was read, of that type; a plain number is made so."""
+    """Return a written value if its type is that of the read; a plain number is converted."""
     if isinstance(found, Operation):
         return found if same_type(found.spec, y) else None
     return y.type(found) if y.is_scalar and y.kind == "f" and type(found) in (int, float) else None
@@ -151,7 +146,7 @@ def _fit(found: Any, y: Spec) -> Any:
 
 def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x: Any, value: Any, *index: Any,
            through: Any = ()) -> Any:
-    """Note a write; one that only this one could see, of the same place, is left out."""
+    """Note a write; drop the write before it if that has the same place and no other use."""
     key = None if through or not isinstance(x, Operation) or not walk.known[x.id] else _key(index, x)
     if key is None:
         return None
@@ -166,8 +161,8 @@ def _write(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], x
 
 
 def _pieces(x: Any) -> list[tuple[Any, ...]]:
-    """Return the pieces of a scatter at constant places, each with its index behind it; nothing of what is
-    none, or of many pieces.
+    """Return the pieces of a scatter at constant places, each followed by its index; empty for other values, and for
+    more than FEW pieces.
     """
     if not (is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
         return []
@@ -181,19 +176,19 @@ def _basic(index: Sequence[Any]) -> bool:
 
 
 def _plain(part: Any) -> Any:
-    """Return an integer that a loop counts, as it is in the first run: it names one place, whichever."""
+    """Return an index part, for a loop's integer input its first value: all its values select parts of one shape."""
     return part.val if isinstance(part, Input) else part
 
 
 def _add(walk: Walk, op: Operation, at: dict[Operation, tuple[Writes, int]], escapes: int) -> Any:
-    """x + scatter(piece, index) is x with `x[index] + piece` at that index."""
+    """x + scatter(piece, index) is x with `x[index] + piece` written at that index."""
     for x, y in (walk.args(op), walk.args(op)[::-1]):
         pieces = _pieces(y)
         if (not pieces or not walk.once(y) or not isinstance(x, Operation) or not walk.known[x.id]
             or not walk.known[y.id]):
             continue
         if not (same_type(x.spec, op.spec) and op.spec.is_array and op.spec.ndim and y.spec.shape == op.spec.shape):
-            continue  # of a scatter that is broadcast, an index means another place
+            continue  # in a broadcast scatter the index is another place
         parts = [spec_of_call(getitem, (x.spec, *map(_plain, index))) for _, *index in pieces]
         fits = all(spec_of_call(add, (part, spec_of(piece))).has_dtype(op.spec.dtype)
                    for part, (piece, *_) in zip(parts, pieces))

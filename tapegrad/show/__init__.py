@@ -1,7 +1,7 @@
-"""Looking at a tape: as plain text, and on a terminal."""
+"""Printing of tapes: as plain text, and on a terminal."""
 
-VIEWS = ("table", "compact", "tree", "mirror", "summary")  # that rich lays out
+VIEWS = ("table", "compact", "tree", "mirror", "summary")  # laid out by rich
 WRITTEN = ("plain", "compact")  # text without rich
 FORMATS = ("plain", *VIEWS, "python", "steps")
-"""How a tape is printed: by `Tape.format`, `Tape.show` and the command line."""
+"""The formats of `Tape.format`, `Tape.show` and the command line."""
 GROUPS = ("line", "call")

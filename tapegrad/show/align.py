@@ -1,4 +1,4 @@
-"""Align: the primal operations of a gradient tape, and what the reverse sweep does for each."""
+"""Align: pairs the primal operations of a gradient tape with the operations of its reverse sweep."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tapegrad.tape.tape import Call, Input, Operation, Tape, operands
 
 
 def align(tape: Tape, fields: Fields, guards: bool = True) -> tuple[list[Operation], dict[Operation, list[Operation]]]:
-    """Return the primal operations, and what the reverse sweep does for each, both in the tape's order.
+    """Return the primal operations, and the operations of the reverse sweep for each, both in the tape's order.
 
-    On a tape of triples origins tell; on a flat one the place in the program, which a primal call shares with what its
-    pullback dissolved into, and `d%4`, one of its arguments. Where a place ran often, the sweep meets its calls from
-    the last to the first.
+    On a tape of triples, origins pair them. On a flat tape the place in the program does, which a primal call shares
+    with the operations of its inlined pullback, and the argument in the origin (`d%4`). If a place ran several times,
+    the sweep reaches its calls from the last to the first.
     """
     start = reverse_start(tape)
     if start == len(tape):
@@ -31,13 +31,13 @@ def align(tape: Tape, fields: Fields, guards: bool = True) -> tuple[list[Operati
 
 
 class _Owners:
-    """Finds, in the order of the sweep, the primal operation that each of its operations is for."""
+    """Finds the primal operation of each operation of the reverse sweep, in the sweep's order."""
 
     def __init__(self, tape: Tape, forward: list[Operation], fields: Fields) -> None:
         self.tape, self.forward = tape, forward
         self.row = {op: i for i, op in enumerate(forward)}
         self.row |= {field: self.row[of] for of, group in fields.items() if of in self.row for field in group}
-        self.users: dict[Any, list[int]] = defaultdict(list)  # by place and argument: the rows, those still to come
+        self.users: dict[Any, list[int]] = defaultdict(list)  # by place and argument: rows not yet passed
         for i, op in enumerate(forward):
             for used in operands(op):
                 self.users[place_of(op), used.id].append(i)
@@ -45,11 +45,11 @@ class _Owners:
         result = tape.result
         y = result.args[0] if isinstance(result, Call) and result.args else None
         self.at = self.row.get(y, len(forward) - 1) if isinstance(y, Operation) else len(forward) - 1
-        self.argument = 0  # of the operation at this row: those before it are done with
-        self.summed = False  # this one, too
+        self.argument = 0  # position among this row's arguments: those before it are done
+        self.summed = False  # this argument is done, too
 
     def of(self, op: Operation) -> Operation:
-        """Return the primal operation that one of the reverse sweep is for."""
+        """Return the primal operation of an operation of the reverse sweep."""
         kind, number, name = op.origin or ("", 0, "")
         if kind == "gradient":
             return self.forward[self.inputs.get(name or f"%{number}", 0)]
@@ -64,10 +64,8 @@ class _Owners:
         return self.forward[self.at]
 
     def contribution(self, where: Any, number: int, last: bool) -> None:
-        """Go to the call at a place that has the argument `%number`: this one, if it is still to come
-        there, or one before it.
-
-        A contribution ends with its accumulation.
+        """Move to the call at a place that has the argument `%number`: the current call if that argument is not done,
+        or an earlier one. A contribution ends with its accumulation.
         """
         argument = self.find(number) if where == place_of(self.forward[self.at]) else None
         if argument is None:
@@ -81,12 +79,12 @@ class _Owners:
         self.argument, self.summed = argument or 0, last
 
     def find(self, number: int) -> int | None:
-        """Return the position of an argument that is not done with."""
+        """Return the position of an argument that is not done."""
         here = [used.id for used in operands(self.forward[self.at])]
         start = self.argument + self.summed
         return here.index(number, start) if number in here[start:] else None
 
     def move(self, row: int) -> None:
-        """Go to another row."""
+        """Move to another row."""
         if row != self.at:
             self.at, self.argument, self.summed = row, 0, False

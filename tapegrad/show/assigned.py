@@ -1,4 +1,4 @@
-"""assigned: the program's names for the values of a tape, where it assigns them."""
+"""assigned: the names that the program assigns to the values of a tape."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
 
 def assigned(tape: Tape) -> dict[Operation, str]:
-    """Return the name that the program gives to an operation's value, where the next instruction after the call
-    stores it.
+    """Return the name that the program assigns to an operation's value, if the instruction after the call stores it.
 
     >>> from tapegrad.trace.tracer import trace
     >>> def f(a):
@@ -27,7 +26,7 @@ def assigned(tape: Tape) -> dict[Operation, str]:
     found: dict[Operation, str] = {}
     stored: dict[int, dict[int, str]] = {}
     last = None
-    for op in reversed(tape.ops):  # of the operations that one call made, the last is its value
+    for op in reversed(tape.ops):  # the last operation that one call made is its value
         if type(op) is not Call or op.note or op.code is None or is_triple(op) or is_pullback(op):
             continue
         code = code_of(op.code)
@@ -42,10 +41,10 @@ def assigned(tape: Tape) -> dict[Operation, str]:
 
 
 def _stores(code: CodeType) -> dict[int, str]:
-    """Return the names that are stored, by the offset of the instruction before."""
+    """Return the stored names by the offset of the instruction before."""
     found, before = {}, -1
     for step in dis.get_instructions(code):
         if step.opname.startswith(_STORES):
             found[before] = step.argval if isinstance(step.argval, str) else step.argval[0]
-        before = before if step.opname in ("COPY", "DUP_TOP") else step.offset  # of `:=`, and of `a = b = ...`
+        before = before if step.opname in ("COPY", "DUP_TOP") else step.offset  # `:=`, `a = b = ...`
     return found

@@ -1,4 +1,4 @@
-"""Body: what a loop runs again and again, as lines below the loop's own."""
+"""Body: the body of a loop, as lines below the loop's own."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ BAR = "| "
 
 
 class Inner(NamedTuple):
-    """A line of a body, and how deep it stands."""
+    """A line of a body, and its nesting depth."""
 
     depth: int
     line: Line
 
     @property
     def row(self) -> Line:
-        """The line among those of the tape: its variable behind a bar."""
+        """The line as printed among those of the tape: with bars before its variable."""
         return self.line._replace(variable=BAR * self.depth + self.line.variable)
 
 
 def body(op: Operation, compact: bool = False, fold: bool = False, guards: bool = True) -> list[Inner]:
-    """Return the lines of a loop's body, those of the loops in it below theirs; none for what is no loop.
-
-    `fold` leaves out the middle of a long one; without `guards` these are left out.
+    """Return the lines of a loop's body, those of nested loops included; empty for other operations. `fold` leaves out
+    the middle of a long body; without `guards` they are left out.
     """
     found = list(_body(op, compact, fold, guards, 1)) if carries(op) else []
     width = max((len(inner.row.variable) for inner in found), default=0)
-    # the bars below each other
+    # align the bars
     return [Inner(depth, line._replace(variable=line.variable.rjust(width - len(BAR) * depth)))
             for depth, line in found]
 
@@ -56,7 +55,7 @@ def _body(op: Any, compact: bool, fold: bool, guards: bool, depth: int) -> Itera
 
 
 def inputs(op: Any) -> dict[Operation, str]:
-    """Return what each input of a loop's body is: what stands for it outside, and in which run it is what.
+    """Return, for each input of a loop's body, the outer value that it stands for and how it varies by run.
 
     >>> import tapegrad as tg
     >>> def f(x):

@@ -1,4 +1,4 @@
-"""The map of coverage: what tapegrad makes of each public name of a namespace, read from the registries."""
+"""The map of coverage: how tapegrad treats each public name of a namespace, read from the registries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = {
 
 
 class Entry(NamedTuple):
-    """A public name, its kind, and whether it has a derivative, be it known to tapegrad or not."""
+    """A public name, its kind, and whether it has a derivative, known to tapegrad or not."""
 
     name: str
     kind: str
@@ -43,12 +43,12 @@ class Entry(NamedTuple):
 
     @property
     def covered(self) -> bool:
-        """True if tapegrad differentiates it."""
+        """Whether tapegrad differentiates it."""
         return self.kind in ("differentiable", "composite", "traced")
 
 
 def entry(name: str, value: Any, space: str = "") -> Entry:
-    """Classify what a name stands for: by the registries, or by what was measured of a name of SciPy's.
+    """Classify the value of a name: by the registries, or by measurements of SciPy's names.
 
     >>> import math
     >>> entry("sin", math.sin)
@@ -73,7 +73,7 @@ def entry(name: str, value: Any, space: str = "") -> Entry:
     if (space, name) in MEASURED:
         kind, note = MEASURED[space, name]
         return Entry(name, kind, note, kind in ("composite", "traced", "refused"))
-    return Entry(name, "unknown", "", True)  # for all one knows
+    return Entry(name, "unknown", "", True)  # assumed
 
 
 def entries(space: str) -> list[Entry]:
@@ -82,7 +82,7 @@ def entries(space: str) -> list[Entry]:
     register_imported()
     names = getattr(found, "__all__", None) if space.startswith("scipy.") else None
     public = {name: getattr(found, name) for name in names or dir(found) if not name.startswith("_")}
-    if found is np.ndarray:  # names that only say that they are no more
+    if found is np.ndarray:  # removed names raise on access
         public = {name: value for name, value in public.items() if hasattr(np.empty((1, 1)), name)}
     kinds = list(KINDS)
     return sorted((entry(name, value, space) for name, value in public.items()
@@ -91,7 +91,7 @@ def entries(space: str) -> list[Entry]:
 
 
 def listing(space: str) -> Sheet:
-    """Return the map of one namespace: a row for each name.
+    """Return the map of one namespace, a row for each name.
 
     >>> print(listing("math").title)  # doctest: +ELLIPSIS
     math: ... names, all ... with a derivative are differentiable
@@ -104,10 +104,8 @@ def listing(space: str) -> Sheet:
 
 
 def overview() -> Sheet:
-    """Return how many names of each kind each namespace has, and which part of those with a
-    derivative is differentiable.
-
-    A name that is registered nowhere counts as if it had one.
+    """Return the number of names of each kind by namespace, and the share of those with a derivative that is
+    differentiable. An unregistered name counts as having one.
     """
     found = {space: entries(space) for space, path in SPACES.items()
              if importlib.util.find_spec(path.partition(".")[0])}

@@ -1,4 +1,4 @@
-"""Diff: what a pass, or an edit, changed on a tape."""
+"""Diff: the differences between two tapes, such as before and after a pass."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from tapegrad.trace.collector import collector
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
 
-AROUND = 2  # unchanged operations that are shown around what has changed
+AROUND = 2  # unchanged operations shown around a change
 WHOLE = 200  # rows on a terminal
-NAMES = 5  # functions that a summary names
+NAMES = 5  # functions named in a summary
 SIGNS = {"same": " ", "removed": "-", "added": "+", "changed": "~"}
 
 
 class Entry(NamedTuple):
-    """What became of an operation: `old` on the one tape, `new` on the other, None where it does not stand there."""
+    """An operation on both tapes: `old` on the one, `new` on the other, None where it is missing."""
 
     old: Operation | None
     new: Operation | None
-    why: str = ""  # what has changed
+    why: str = ""  # the change
 
     @property
     def kind(self) -> str:
-        """Same, removed, added or changed."""
+        """One of same, removed, added, changed."""
         return "added" if self.old is None else "removed" if self.new is None else "changed" if self.why else "same"
 
 
 class Row(NamedTuple):
-    """A printed entry; without a sign, what is left out."""
+    """A printed entry; without a sign, a note of omitted entries."""
 
     kind: str
     sign: str
@@ -53,9 +53,8 @@ class Row(NamedTuple):
 
 
 class Diff(Displayed):
-    """The operations of two tapes beside each other: the same whatever their numbers, removed, added, or changed.
-
-    True if anything differs. It prints as text, and in colours on a terminal; `summary` says it in one line.
+    """The comparison of two tapes: operations are the same (whatever their numbers), removed, added or changed. True if
+    anything differs. It prints as text, and in colours on a terminal; `summary` is one line.
     """
 
     def __init__(self, old: Tape, new: Tape) -> None:
@@ -77,17 +76,17 @@ class Diff(Displayed):
 
     @property
     def removed(self) -> list[Operation]:
-        """What the old tape has and the new one has not."""
+        """The operations of the old tape that the new one lacks."""
         return [entry.old for entry in self.entries if entry.old is not None and entry.kind == "removed"]
 
     @property
     def added(self) -> list[Operation]:
-        """What the new tape has and the old one had not."""
+        """The operations of the new tape that the old one lacks."""
         return [entry.new for entry in self.entries if entry.new is not None and entry.kind == "added"]
 
     @property
     def changed(self) -> list[Entry]:
-        """What has other arguments, or another function of the same."""
+        """The operations with different arguments, or a different function of the same arguments."""
         return [entry for entry in self.entries if entry.kind == "changed"]
 
     @property
@@ -104,8 +103,8 @@ class Diff(Displayed):
         return f"<Diff: {self.summary}>"
 
     def format(self, width: int | None = None) -> str:
-        """Return the summary, then what has changed and what stands around it, in ASCII, of at most
-        `width` characters to a line.
+        """Return the summary, then the changes with their surroundings, in ASCII, with at most `width` characters to a
+        line.
         """
         rows = [Row(*(cell.encode("ascii", "backslashreplace").decode() for cell in row)) for row in self.rows()]
         old, new, operation, note = _sizes([row for row in rows if row.sign])
@@ -116,8 +115,8 @@ class Diff(Displayed):
         return "\n".join(found if width is None else [shorten(line, width).rstrip() for line in found])
 
     def rows(self, most: int | None = None) -> Iterator[Row]:
-        """Yield what is printed: what differs, what stands around it, and how much is left out
-        between; at `most` so many rows.
+        """Yield the rows to print: changes, their surroundings, and the numbers of entries left out; at most `most`
+        rows.
         """
         near = _near([entry.kind != "same" for entry in self.entries])
         shown = [i for i, here in enumerate(near) if here]
@@ -177,8 +176,8 @@ def _sizes(rows: Sequence[Row]) -> list[int]:
 
 
 def _merged(old: Tape, new: Tape, matching: Matching) -> Iterator[Entry]:
-    """Yield the entries in the new tape's order, what was removed where it stood."""
-    at = 0  # what of the old tape has been passed
+    """Yield the entries in the new tape's order, removed operations at their old place."""
+    at = 0  # the last position passed on the old tape
     for op in new:
         then = matching.old_of.get(op)
         end = len(old) + 1 if then is None else then.id
@@ -194,7 +193,7 @@ def _merged(old: Tape, new: Tape, matching: Matching) -> Iterator[Entry]:
 
 
 def _near(differs: list[bool]) -> list[bool]:
-    """Return what differs, or stands around that."""
+    """Return which entries differ or are near one that does."""
     found = [False] * len(differs)
     for i, here in enumerate(differs):
         if here:
@@ -204,12 +203,12 @@ def _near(differs: list[bool]) -> list[bool]:
 
 
 def _out_of_order(positions: Sequence[int]) -> int:
-    """Return how many would have to move to bring the others into order: all but a longest increasing subsequence.
+    """Return how many must move to bring all into order: all but a longest increasing subsequence.
 
     >>> _out_of_order([1, 5, 2, 3, 4])
     1
     """
-    ends: list[int] = []  # of the increasing subsequences of each length, the lowest
+    ends: list[int] = []  # lowest end of an increasing subsequence, by length
     for position in positions:
         at = bisect_left(ends, position)
         ends[at:at + 1] = [position]
@@ -217,7 +216,7 @@ def _out_of_order(positions: Sequence[int]) -> int:
 
 
 def _name(op: Operation) -> str:
-    """Return an operation's function, or its kind."""
+    """Return the name of an operation's function, or its kind."""
     if not isinstance(op, Call):
         return op.kind
     return "loop" if is_loop(op) else "pullback" if isinstance(op.fn, Operation) else brief(op.fn)
@@ -237,7 +236,7 @@ def _listed(ops: Sequence[Operation]) -> str:
 
 
 def _bodies(old: Loop, new: Loop) -> str:
-    """Say how two loops differ."""
+    """Describe how two loops differ."""
     found = Diff(old.body, new.body)
     parts = [f"was {brief(old)}"] if brief(old) != brief(new) else []
     return ", ".join([*parts, f"body: {found.summary}"] if found or not parts else parts)

@@ -1,4 +1,4 @@
-"""display: what prints itself on a terminal shows the same colours in a notebook."""
+"""display: base classes of objects that print in the same colours on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Spans = list[tuple[str, str]]
 """One line: pieces of text, each with the name of its style."""
 
 COLUMNS = 100  # characters to a line of a notebook's cell
-_HEAD = re.compile(r" *(\d+  )?")  # an indent, and what is counted
+_HEAD = re.compile(r" *(\d+  )?")  # an indent, and a count
 FRAME = ('<pre style="font:12px/1.45 ui-monospace,\'DejaVu Sans Mono\',Menlo,Consolas,monospace;white-space:pre;'
          'overflow-x:auto;margin:0">{code}</pre>')
 
 
 def as_html(shown: Any, width: int | None = None) -> str:
-    """Return what a terminal shows as HTML, in its colours, at the width of a notebook's cell."""
+    """Return an object's terminal output as HTML, in colours, at the width of a notebook's cell."""
     from rich.console import Console
     console = Console(file=io.StringIO(), record=True, width=width or COLUMNS, force_terminal=True, force_jupyter=False,
                       color_system="truecolor", legacy_windows=False)
@@ -35,19 +35,19 @@ def as_html(shown: Any, width: int | None = None) -> str:
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal that is written to; None where standard output is none."""
+    """Return the width of the terminal, None if standard output is not one."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 class Displayed:
-    """What a notebook and a terminal show in colour, and as plain text where they cannot: `lines` says how, for a width
-    and a set of characters.
+    """Base of objects that notebooks and terminals show in colour where they can: `lines` returns the text for a width
+    and a character set.
     """
 
     __slots__ = ()
 
     def lines(self, width: int | None, ascii_only: bool) -> Iterable[Spans]:
-        """Return the lines; one that is too long is cut."""
+        """Return the lines; too long ones are cut."""
         raise NotImplementedError
 
     def format(self, width: int | None = None) -> str:
@@ -80,12 +80,12 @@ class Displayed:
 
 
 class Told(Displayed):
-    """Text: a title, headers, and below each what is indented."""
+    """Base of objects that print as text: a title, headers, and indented lines below each."""
 
     __slots__ = ()
 
     def texts(self) -> Iterator[str]:
-        """Yield the lines, however long."""
+        """Yield the lines, of any length."""
         raise NotImplementedError
 
     def lines(self, width: int | None, ascii_only: bool) -> Iterator[Spans]:

@@ -11,15 +11,12 @@ from tapegrad.errors import Activation, Listing, Location, locate
 from tapegrad.show.line import Fields, Places, code_of
 from tapegrad.tape.tape import Operation
 
-DEPTH = 8  # calls shown inside each other; what is deeper stands in the innermost
-Run = Activation | CodeType | Listing  # one call, or, where the paths were not recorded, a function
+DEPTH = 8  # nested calls shown; deeper operations stand in the innermost
+Run = Activation | CodeType | Listing  # one call, or a function if paths were not recorded
 
 
 class Group:
-    """A line or a call, the operations it recorded, and the lines and calls in it, in order.
-
-    `count` is that of all operations in it, however deep.
-    """
+    """A line or a call, its operations, and the lines and calls in it, in order. `count` includes nested operations."""
 
     __slots__ = ("children", "count", "key")
 
@@ -29,31 +26,30 @@ class Group:
 
     @property
     def run(self) -> Run | None:
-        """The call that the group stands for; None for a line."""
+        """The call of a group; None for a line."""
         return self.key if isinstance(self.key, (Activation, CodeType, Listing)) else None
 
     @property
     def name(self) -> str:
-        """The name of the function, or of the module, that was called."""
+        """The name of the function or module that was called."""
         return self.key.name if isinstance(self.key, Activation) else str(code_of(self.key).co_name)
 
     @property
     def where(self) -> Location | None:
-        """The line, or the first of the function."""
+        """The line, or the first line of the function."""
         return locate(self.key, -1) if isinstance(self.key, (Activation, CodeType, Listing)) else self.key
 
 
 def sections(ops: Iterable[Operation], by: str) -> Iterator[tuple[Group, list[Operation]]]:
-    """Yield consecutive operations of the same line, or of the same call, after what they have in common."""
+    """Yield runs of consecutive operations of the same line or call, each with its group."""
     places = Places()
     for key, members in groupby(ops, lambda op: op.code if by == "call" else places.line(op)):
         yield Group(key), list(members)
 
 
 def tree(ops: Iterable[Operation], by: str, fields: Fields) -> Group:
-    """Return operations nested in lines, these, `by` calls, in the calls that they were recorded in.
-
-    Those without a line stand at the top; a tuple counts with its fields.
+    """Return the operations nested in lines, and, `by` calls, those in the calls that recorded them. Operations without
+    a line stand at the top; a tuple counts with its fields.
     """
     places, chains = Places(), Chains()
     stack = [Group(None)]
@@ -79,7 +75,7 @@ def tree(ops: Iterable[Operation], by: str, fields: Fields) -> Group:
 
 
 def follow(stack: list[Group], chain: tuple[Run, ...]) -> None:
-    """Leave the calls on the stack that are over, and enter those of the chain that have begun."""
+    """Leave the calls on the stack that ended, and enter those of the chain that began."""
     kept = 1
     for group, run in zip(stack[1:], chain):
         if group.key is not run:
@@ -119,7 +115,7 @@ def _within(run: Any) -> bool:
 
 
 def called(run: Run) -> Location | None:
-    """Return where a call was made, as far as that is known; of a module in another of a library's, that one's is."""
+    """Return where a call was made, None if unknown or inside a library's module."""
     if isinstance(run, Activation) and run.caller is not None and not _within(run.caller):
         return locate(run.caller, run.lasti)
     return None

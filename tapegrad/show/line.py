@@ -1,4 +1,4 @@
-"""Line: an operation, or a group that belongs together, in the columns that every format prints."""
+"""Line: an operation, or a tuple with its fields, in the columns that every format prints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, ha
 
 NO_NAMES: Mapping[Operation, str] = {}
 Fields = dict[Operation, list[Operation]]
-"""By tuple: the operations that take its fields out, in order."""
+"""By tuple: the operations that extract its fields, in order."""
 
 
 class Line(NamedTuple):
@@ -38,10 +38,10 @@ class Line(NamedTuple):
 
 
 class Column(NamedTuple):
-    """When a column is shown, and how wide it usually is: a wider entry does not push the other lines to the right."""
+    """A column: the least total width that shows it, and its usual width; a wider entry shifts no other line."""
 
     name: str
-    needs: int  # the total width from which on there is room for it
+    needs: int  # least total width that has room for it
     usual: int
 
 
@@ -50,15 +50,15 @@ COLUMNS = (
     Column("value", 130, 24), Column("note", 0, 40), Column("line", 100, 32), Column("source", 120, 80),
 )
 TORCH = "torch."
-SHAPE = 12  # or as wide as tensors' types without that
-# Where the room is short, columns shrink to these widths, step by step.
+SHAPE = 12  # or the width of tensors' types without "torch."
+# Columns that do not fit shrink to these widths, step by step.
 SHRINKS = (("value", 24), ("source", 40), ("operation", 40), ("source", 20), ("line", 16), ("operation", 30),
            ("type", SHAPE), ("note", 24),
            ("operation", 22), ("note", 16), ("operation", 16), ("type", 8), ("note", 8), ("variable", 8))
 
 
 def heading(tape: Tape, guards: bool = True) -> str:
-    """Return the line above a tape: whose it is, how long, and how many guards are left out.
+    """Return the line above a tape: its name, its length, and the number of guards left out.
 
     >>> heading(Tape(label="f"))
     'f: 0 inputs, 1 operation'
@@ -69,7 +69,7 @@ def heading(tape: Tape, guards: bool = True) -> str:
 
 
 def role_of(op: Operation) -> str:
-    """Return what an operation is there for, by its kind and its origin."""
+    """Return the role of an operation, by its kind and its origin."""
     if isinstance(op, Input):
         return "input"
     if isinstance(op, Guard):
@@ -89,13 +89,12 @@ def role_of(op: Operation) -> str:
 
 
 def reverse_start(tape: Tape) -> int:
-    """Return how many operations come before the reverse sweep: all of them, if there is none.
-
-    It begins with the seed; on a flat tape, where that has dissolved, with the first operation that is for the sweep.
+    """Return the number of operations before the reverse sweep; all of them if there is none. The sweep begins with the
+    seed, or, on a flat tape without one, with the first operation whose purpose belongs to a sweep.
     """
     reverse = [i for i, op in enumerate(tape.ops) if op.purpose in REVERSE and not isinstance(op, Guard)]
     seeds = [i for i in reverse if tape.ops[i].purpose == "seed"]
-    # the last: a primal tape may hold a sweep of its own
+    # the last seed: a primal tape may hold a sweep of its own
     start = seeds[-1] if seeds else reverse[0] if reverse else len(tape)
     while start and isinstance(tape.ops[start - 1], Guard) and tape.ops[start - 1].purpose in REVERSE:
         start -= 1
@@ -104,10 +103,8 @@ def reverse_start(tape: Tape) -> int:
 
 def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, values: bool = False,
           names: Mapping[Operation, str] = NO_NAMES) -> Iterator[Line]:
-    """Yield a line for each operation; with `fields`, that of a tuple has what takes it apart too.
-
-    The values are written where they are asked for: numbers, and arrays of a few of them; the program's `names` for
-    them among the notes.
+    """Yield a line for each operation; with `fields`, the line of a tuple includes the operations that unpack it. With
+    `values`, lines show numbers and small arrays. The program's `names` for values are among the notes.
     """
     places = Places()
     for op in ops:
@@ -125,13 +122,13 @@ def lines(tape: Tape, ops: Iterable[Operation], fields: Fields | None = None, va
 
 
 def listed(ops: Iterable[Operation], fields: Fields | None, guards: bool = True) -> list[Operation]:
-    """Return the operations that have a line of their own: no fields of a tuple, and guards only where asked for."""
+    """Return the operations that have a line of their own: no fields of a tuple, guards only if wanted."""
     joined = {field for group in (fields or {}).values() for field in group}
     return [op for op in ops if op not in joined and (guards or type(op) is not Guard)]
 
 
 class Places:
-    """Where operations were recorded, resolved once for each place in the program, however often it ran."""
+    """The source lines of operations, resolved once for each place in the program."""
 
     def __init__(self) -> None:
         self.found: dict[Any, Location] = {}
@@ -139,7 +136,7 @@ class Places:
         self.written: dict[Location, tuple[str, str]] = {}
 
     def line(self, op: Operation) -> Location | None:
-        """Return the user's line, where there is one: the same object for all that it recorded."""
+        """Return the user's line, the same object for all operations that it recorded; None if there is none."""
         if op.code is None:
             return None
         key = place_of(op)
@@ -150,7 +147,7 @@ class Places:
         return line
 
     def texts(self, op: Operation) -> tuple[str, str]:
-        """Return the line, in short, and its text."""
+        """Return the line's short location and its text."""
         line = self.line(op)
         if line is None:
             return "", ""
@@ -160,7 +157,7 @@ class Places:
 
 
 def place_of(op: Operation) -> tuple[int, int] | None:
-    """Return the instruction that an operation was recorded at, as a key: that of each round of a loop is the same."""
+    """Return a key of the instruction that recorded an operation, the same in each iteration of a loop."""
     return None if op.code is None else (id(code_of(op.code)), op.lasti)  # a code itself is slow to hash
 
 
@@ -170,7 +167,7 @@ def code_of(code: CodeType | Activation | Listing) -> CodeType | Listing:
 
 
 def _operation(op: Operation) -> str:
-    """Return the body; that of an input shows its value too, where this is short."""
+    """Return the body of an operation; for an input with its value, if that is short."""
     value = untraced(op.val)
     if isinstance(op, Constant):
         return tidy(short(value))
@@ -180,7 +177,7 @@ def _operation(op: Operation) -> str:
 
 
 def _value(op: Operation) -> str:
-    """Write a number, or an array of a few; what an input or a constant shows anyway is left out."""
+    """Return a number or a small array as text; "" for an input or a constant, which show theirs anyway."""
     value = untraced(op.val)
     number = isinstance(value, (bool, int, float, complex)) or hasattr(value, "dtype") or system(value) is not None
     if isinstance(value, float) and isinstance(op, Call):
@@ -189,19 +186,19 @@ def _value(op: Operation) -> str:
 
 
 def _few(value: Any) -> bool:
-    """True for a number, and for an array that a column has room for."""
+    """Return whether a value is a number, or an array small enough for a column."""
     return math.prod(getattr(value, "shape", ())) <= 4
 
 
 def untraced(value: Any) -> Any:
-    """Return the value behind a proxy of an outer trace: printing a tape puts nothing on another one."""
+    """Return the value behind a proxy of an outer trace: printing a tape must record nothing on another."""
     while isinstance(value, Traced):
         value = value._val
     return value
 
 
 def short(value: Any, limit: int = 48) -> str:
-    """Write a value in a few characters, the arrays in a structure too; `limit` also bounds the depth.
+    """Return a value in a few characters, arrays in structures included; `limit` also bounds the depth.
 
     >>> short({"w": (1.0, slice(1, None))})
     "{'w': (1.0, 1:)}"
@@ -217,11 +214,11 @@ def short(value: Any, limit: int = 48) -> str:
     return shorten(text, limit)
 
 
-# -- a tuple, and what takes its fields out, on one line
+# -- a tuple and the operations that extract its fields, on one line
 
 
 def fields_of(tape: Tape) -> Fields:
-    """Return the calls whose fields are taken out by position, with the first operation that takes each."""
+    """Return the calls whose fields are extracted by position, with the first operation that extracts each."""
     found: dict[Operation, dict[int, Operation]] = {}
     for op in tape:
         of = whole_of(op)
@@ -235,8 +232,8 @@ def _key(field: Operation) -> int:
 
 
 def _targets(op: Operation, group: Sequence[Operation]) -> str:
-    """Write what the fields are assigned to, as Python does: `%5, %6`, `_` for what nobody
-    takes, `%5,` for the only one.
+    """Return the assignment targets of the fields, as in Python: `%5, %6`, `_` for an unused field, `%5,` for a single
+    one.
     """
     length = _key(group[-1]) + 1
     if isinstance(op.val, (tuple, list, Cotangents, Absent)):
@@ -265,7 +262,7 @@ def _notes(tape: Tape, op: Operation, group: Sequence[Operation], names: Mapping
 
 
 def tidy(text: str) -> str:
-    """Return text on one line, without NumPy's padding, and without addresses, which differ from run to run.
+    """Return text on one line, without NumPy's padding and without addresses, which differ from run to run.
 
     >>> tidy("[0. , 0.5, 1. ]")
     '[0., 0.5, 1.]'
@@ -277,7 +274,7 @@ _NOISE = re.compile(r" at 0x[0-9a-fA-F]+| (?=[,\]])")
 
 
 def shorten(text: str, width: int, dots: str = "...", ending: bool = False) -> str:
-    """Cut text to a width, with dots where something is missing: at the end, or before the `ending`.
+    """Return text cut to a width, with dots for the missing part: at the end, or before the `ending`.
 
     >>> shorten("pack(%11, %25, %26)", 12)
     'pack(%11,...'
@@ -287,7 +284,7 @@ def shorten(text: str, width: int, dots: str = "...", ending: bool = False) -> s
 
 
 def bare(groups: Sequence[list[Line]], size: Mapping[str, int]) -> Sequence[list[Line]]:
-    """Return groups of rows for these columns: all types without `torch.`, where one has no room for it."""
+    """Return groups of rows for these columns: all types lose `torch.` if one would not fit with it."""
     if all(len(row.type) <= size.get("type", len(row.type)) for rows in groups for row in rows):
         return groups
     return [[row._replace(type=row.type.removeprefix(TORCH)) for row in rows] for rows in groups]
@@ -296,8 +293,8 @@ def bare(groups: Sequence[list[Line]], size: Mapping[str, int]) -> Sequence[list
 def widths(rows: Sequence[Line], total: int | None, gap: Callable[[int], int]) -> dict[str, int]:
     """Return the columns that fit into `total` characters, and the width of each.
 
-    Empty columns are left out. `gap(n)` is what n columns need besides their text. Unlimited, a column is as wide as
-    its widest entry of a usual length.
+    Empty columns are left out. `gap(n)` is the space that n columns need besides their text. If `total` is None, a
+    column is as wide as its widest entry of a usual length.
     """
     tensors = [len(row.type) - len(TORCH) for row in rows if row.type.startswith(TORCH)]
     found = {}

@@ -1,4 +1,4 @@
-"""Match: which operations of two tapes are the same, whatever their numbers."""
+"""Match: pairs the operations of two tapes that are the same, whatever their numbers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ Key = tuple[Any, ...]
 
 
 class Matching:
-    """The operations of a new tape, each with that of an old one which it is: `old_of`, and
-    `why` it differs, where it does.
+    """Pairs each operation of a new tape with its old one, in `old_of`; `why` describes the pairs that differ.
 
-    First come those that compute the same: the same function of what is the same, value numbering over both tapes at
-    once; the line decides between several. Then, in order, those whose arguments are matched by now, and last, between
-    two neighbours that are matched, those of the same line and function, or of the same arguments: the same operation,
-    changed. Linear in the tapes' length.
+    Operations that compute the same are paired first: value numbering over both tapes at once, the line decides between
+    several. Then, in order, operations whose arguments are matched by now; last, between two matched neighbours, those
+    of the same line and function, or of the same arguments: the same operation, changed. Time is linear in the length.
     """
 
     def __init__(self, old: Tape, new: Tape, bodies: Callable[[Loop, Loop], str]) -> None:
-        self.bodies = bodies  # says how two loops differ
+        self.bodies = bodies  # describes how two loops differ
         self.numbers: dict[Key, int] = {}  # value numbers
         self.number_of: dict[Operation, int] = {}
         self.old_of: dict[Operation, Operation] = {}
@@ -52,14 +50,14 @@ class Matching:
         self.why = {op: self.difference(then, op) for then, op in self.changed}
 
     def keys(self, tape: Tape) -> Iterator[Key]:
-        """Yield what each operation computes; those before it have their numbers by then."""
+        """Yield the key of each operation; the operations before it have their numbers by then."""
         inputs = 0
         for op in tape:
             yield ("input", inputs, op.label) if isinstance(op, Input) else self.key(op)
             inputs += type(op) is Input
 
     def key(self, op: Operation) -> Key:
-        """Return what an operation computes, in terms of its arguments' numbers."""
+        """Return a key of an operation's computation, in terms of its arguments' numbers."""
         args = tuple(map(self.argument, op.args))
         if isinstance(op, Call):
             return "call", self.argument(op.fn), args, *((name, static(arg)) for name, arg in op.kwargs.items())
@@ -68,11 +66,11 @@ class Matching:
         return op.kind, args, static(op.val) if isinstance(op, Constant) else None
 
     def argument(self, arg: Any) -> Any:
-        """Return the number of an operation, and what tells any other argument from others."""
+        """Return the number of an operation, or a key of any other argument."""
         return self.number_of[arg] if isinstance(arg, Operation) else static(arg)
 
     def match_same(self, op: Operation, exactly: bool) -> bool:
-        """Match an operation with the first of the same number that is left, `exactly` in the same place."""
+        """Match an operation with the first unmatched one of the same number, if `exactly` in the same place."""
         number = self.number_of[op]
         waiting = self.waiting.get((number, place_of(op)) if exactly else number)
         while waiting and waiting[0] in self.taken:
@@ -83,13 +81,13 @@ class Matching:
         return False
 
     def put(self, new: Operation, old: Operation) -> None:
-        """Match two operations: what uses the one may be what uses the other."""
+        """Match two operations and give them one number, so that their users may match."""
         self.old_of[new] = old
         self.taken.add(old)
         self.number_of[new] = self.number_of[old]
 
     def match_changed(self, old: Tape, new: Tape) -> None:
-        """Match what has changed, and what follows from it."""
+        """Match changed operations, and those that follow from them."""
         left = [op for op in old if op not in self.taken]
         likely: dict[Key, list[Operation]] = defaultdict(list)
         for op in left:
@@ -113,7 +111,7 @@ class Matching:
             before = self.old_of[op].id
 
     def bounds(self, new: Tape, end: int) -> list[int]:
-        """Return, for each operation, the old position of the next that is matched."""
+        """Return, for each operation, the old position of the next matched one."""
         found = []
         for op in reversed(new.ops):
             end = self.old_of[op].id if op in self.old_of else end
@@ -121,18 +119,18 @@ class Matching:
         return found[::-1]
 
     def likeness(self, op: Operation) -> list[Key]:
-        """Return by what a changed operation is known again, the surest first."""
+        """Return the keys by which a changed operation is recognised, the surest first."""
         if isinstance(op, (Call, Guard)):
             what = (self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind
                     if isinstance(op, Call) else op.fact)
             what = Loop if is_loop(op) else what
             keys: list[Key] = [("what", what, place_of(op), op.purpose),
                                ("of", tuple(map(self.argument, op.args)), op.kind)]
-            return keys if op.code is not None else keys[::-1]  # no line tells
+            return keys if op.code is not None else keys[::-1]  # no line to go by
         return [(op.kind, place_of(op), op.note)]
 
     def find(self, op: Operation, likely: dict[Key, list[Operation]], before: int, after: int) -> Operation | None:
-        """Return what an operation was, between what its neighbours were."""
+        """Return the old operation of a changed one, between those of its neighbours."""
         for key in self.likeness(op):
             ops = likely.get(key, [])
             for candidate in ops[bisect_left(ops, before + 1, key=lambda op: op.id):]:
@@ -143,7 +141,7 @@ class Matching:
         return None
 
     def difference(self, old: Operation, new: Operation) -> str:
-        """Say what differs in an operation that has changed."""
+        """Describe the differences between an operation and its changed form."""
         found = []
         if isinstance(old, Call) and isinstance(new, Call):
             if self.argument(old.fn) != self.argument(new.fn):
@@ -163,7 +161,7 @@ class Matching:
 
 
 def _inner(op: Operation) -> Any:
-    """Return what tells an operation of a loop's body from others."""
+    """Return a key for an operation of a loop's body."""
     args = tuple((Operation, arg.id) if isinstance(arg, Operation) else static(arg) for arg in op.args)
     if isinstance(op, Call):
         return "call", static(op.fn), args, *((name, static(arg)) for name, arg in op.kwargs.items())
@@ -172,10 +170,8 @@ def _inner(op: Operation) -> Any:
 
 
 def static(value: Any) -> Any:
-    """Return what tells an argument that is no variable from others: equal for equal numbers and
-    arrays, whatever the objects.
-
-    Tensors and callable objects are told apart by identity, other objects as they are written.
+    """Return a key for an argument that is no operation, equal for equal numbers and arrays. Tensors and callable
+    objects are compared by identity, other objects by their text.
     """
     kind = type(value)
     if kind is Op:
@@ -183,7 +179,7 @@ def static(value: Any) -> Any:
     if kind is Loop:
         return Loop, value.count, value.sizes, value.reverse, static(value.steps), *map(_inner, value.body)
     if kind is float or kind is int or kind is bool or kind is str or value is None:
-        return kind, repr(value)  # nan is nan here, and -0.0 is not 0.0
+        return kind, repr(value)  # so nan equals nan, and -0.0 differs from 0.0
     value = plain(value)
     if isinstance(value, (tuple, list)):
         return type(value), *map(static, value)
@@ -195,7 +191,7 @@ def static(value: Any) -> Any:
         content = tuple(map(static, value.ravel().tolist())) if value.dtype == object else value.tobytes()
         return np.ndarray, str(value.dtype), value.shape, content
     if isinstance(value, FunctionType):
-        return FunctionType, value.__code__  # a function that is defined anew at each run
+        return FunctionType, value.__code__  # a function may be defined anew at each run
     if is_tensor(value) or (callable(value) and not hasattr(type(value), "_brief")):
         return type(value), id(value)
     return type(value), brief(value, 10 ** 6)

@@ -1,5 +1,4 @@
-"""A gradient tape as two columns on a terminal: the primal operations, and beside each what the
-reverse sweep does for it.
+"""A gradient tape as two columns on a terminal: the primal operations, and beside each its part of the reverse sweep.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ MOST = 12  # lines of the reverse sweep beside one operation
 
 
 def render(tape: Tape, group: str, console: Console, options: ConsoleOptions, guards: bool = True) -> Iterator[Any]:
-    """Yield the two columns, a heading above each line of the program or each call.
-
-    The primal operations read downwards, the reverse sweep upwards: it begins at the bottom, with the seed.
-    Raises ArgumentError for a tape without a reverse sweep.
+    """Yield the two columns, a heading above each line of the program or each call. The primal operations read
+    downwards, the reverse sweep upwards: it begins at the bottom, with the seed. Raises ArgumentError for a tape
+    without a reverse sweep.
     """
     fields = fields_of(tape)
     forward, beside = align(tape, fields, guards)
@@ -55,7 +53,7 @@ def render(tape: Tape, group: str, console: Console, options: ConsoleOptions, gu
 
 
 class Columns(NamedTuple):
-    """The rows of primal operations, and of the reverse sweep beside them, and how wide each column is."""
+    """The rows of primal operations and of the reverse sweep beside them, and the columns' widths."""
 
     rows: dict[Operation, Line]
     beside: dict[Operation, list[Operation | int]]
@@ -66,7 +64,7 @@ class Columns(NamedTuple):
     @staticmethod
     def of(tape: Tape, shown: list[Operation], beside: dict[Operation, list[Operation]], fields: Fields,
            options: ConsoleOptions) -> Columns:
-        """Write the rows, and fit them into the console's width."""
+        """Return the rows, fitted into the console's width."""
         cut = {op: _cut(beside[op]) for op in shown}
         swept = [op for ops in cut.values() for op in ops if isinstance(op, Operation)]
         names = assigned(tape)
@@ -79,8 +77,8 @@ class Columns(NamedTuple):
         return Columns(left | right, cut, sizes, half, options.ascii_only)
 
     def lines(self, op: Operation) -> Iterator[Text]:
-        """Yield what the sweep does for an operation, last first; the operation stands beside the
-        first, below it only the seed.
+        """Yield the sweep's rows for an operation, last first; the operation stands beside the first, or above the
+        seed.
         """
         swept: list[Operation | int | None] = [*self.beside[op]] or [None]
         first = len(swept) - 1
@@ -96,7 +94,7 @@ class Columns(NamedTuple):
         return Text("" if part is None else f"{dots(self.ascii_only)} {count_of(part, 'operation')}", STYLES["rule"])
 
     def line(self, left: Text, right: Text) -> Text:
-        """Return two texts in one line, a rule between them."""
+        """Return two texts in one line, with a rule between them."""
         line = Text(no_wrap=True, overflow="crop").append_text(left)
         line.append(" " * (self.half - len(left)))
         line.append(" | " if self.ascii_only else " │ ", STYLES["rule"])
@@ -106,7 +104,7 @@ class Columns(NamedTuple):
 
 
 def _cut(ops: list[Operation]) -> list[Operation | int]:
-    """Return what is shown of the sweep's operations beside one, last first; a number in place of those left out."""
+    """Return the sweep's operations to show beside one, last first; a number stands for those left out."""
     if len(ops) > MOST:
         return [*reversed(ops[-(MOST // 2):]), len(ops) - MOST + 1, *reversed(ops[:MOST // 2 - 1])]
     return list(reversed(ops))

@@ -9,15 +9,15 @@ from tapegrad.show.line import Line, bare, fields_of, heading, lines, listed, sh
 from tapegrad.tape.tape import Tape
 
 _BETWEEN = "  "
-LONG, HEAD, TAIL = 2000, 200, 100  # operations that are written whole; of a longer tape those at its ends
+LONG, HEAD, TAIL = 2000, 200, 100  # operations printed in full; of a longer tape those at its ends
 
 
 def format_tape(tape: Tape, compact: bool = False, width: int | None = None, whole: bool = True,
                 guards: bool = True) -> str:
     """Return a line for each operation; if `compact`, one for each triple and for each pullback's call.
 
-    At most `width` characters to a line, by leaving out the least important columns. If not `whole`, the middle of a
-    long tape is left out, and if not `guards` these are.
+    Lines have at most `width` characters: the least important columns are left out. Unless `whole`, the middle of a
+    long tape is left out; unless `guards`, guards are.
     """
     fields = fields_of(tape) if compact else None
     shown = listed(tape, fields, guards)
@@ -36,12 +36,12 @@ def format_tape(tape: Tape, compact: bool = False, width: int | None = None, who
 
 
 def _write(row: Line, size: Mapping[str, int], limited: bool) -> str:
-    """Put a line's cells at their columns; one that is too wide moves only what follows it, only as far as it must."""
+    """Return a line with cells at their columns; one that is too wide shifts those after it no more than it must."""
     text, start = "", 0
     for name, width in size.items():
         cell = shorten(getattr(row, name), width) if limited else getattr(row, name)
         if name == "variable":
-            assigned = "=" if "%" in cell else " "  # what a loop's runs hand on is no operation
+            assigned = "=" if "%" in cell else " "  # the results of a loop's body are no operation
             text, start = f"{cell:>{width}} {assigned} ", width + len(" = ")
         else:
             text = text.ljust(start) + cell + _BETWEEN if cell else text

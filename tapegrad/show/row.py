@@ -11,22 +11,22 @@ from tapegrad.show.line import Line, shorten, widths
 from tapegrad.show.styles import MARKS, STYLES, dots
 
 BETWEEN = 2
-NOTED = 37  # the width from which on there are notes
+NOTED = 37  # least width that has notes
 
 
 def mark(role: str, ascii_only: bool) -> str:
-    """Return the mark of a role: what a colour says, for those who see none."""
+    """Return the mark of a role, which repeats what its colour shows."""
     return MARKS.get(role, ("", ""))[ascii_only]
 
 
 def style(column: str, role: str) -> str:
-    """Return the style of a cell: the operation has its role's, the other columns their own."""
+    """Return the style of a cell: that of the role for the operation, that of the column for others."""
     return STYLES[role if column in ("variable", "mark", "operation") else column]
 
 
 def brief_row(row: Line, aligned: bool = False) -> Line:
-    """Return a compact row with less in it: a triple as its call, its own name left out;
-    `aligned` beside what it is for.
+    """Return a shorter form of a compact row: a triple as its call, without its own name. If `aligned`, the note omits
+    text that the row beside it shows.
     """
     variable, _, _ = row.variable.partition(" = [")
     operation, note = row.operation, row.note
@@ -41,9 +41,8 @@ def brief_row(row: Line, aligned: bool = False) -> Line:
 
 
 def fit(rows: Sequence[Line], total: int, without: Iterable[str] = (), mark_gaps: int = 2) -> dict[str, int]:
-    """Return the columns of rows that fit into `total` characters, a mark after the variable, and their widths.
-
-    Around the mark there are `mark_gaps` blanks. Where there is hardly room for the operation, the mark says enough.
+    """Return the columns of rows that fit into `total` characters, a mark after the variable, and their widths. Around
+    the mark there are `mark_gaps` blanks. Narrow rows have no notes.
     """
     blank = dict.fromkeys((*without, *(("note",) if total < NOTED else ())), "")
     size = widths([row._replace(**blank) for row in rows], max(total, 20), lambda n: BETWEEN * (n - 2) + mark_gaps + 1)
@@ -53,7 +52,7 @@ def fit(rows: Sequence[Line], total: int, without: Iterable[str] = (), mark_gaps
 
 
 def cell(row: Line, name: str, width: int, ascii_only: bool) -> str:
-    """Return what a row has in a column, cut to its width."""
+    """Return a row's entry in a column, cut to its width."""
     return mark(row.role, ascii_only) if name == "mark" else shorten(getattr(row, name), width, dots(ascii_only))
 
 
@@ -69,7 +68,7 @@ def text(row: Line, size: Mapping[str, int], ascii_only: bool) -> Text:
 
 
 def place(where: Location, length: int, ascii_only: bool) -> Text:
-    """Return a line of the program: where it stands, and its text."""
+    """Return a line of the program: its location and its text."""
     found = Text(no_wrap=True, overflow="crop")
     found.append(shorten(where.short, length, dots(ascii_only)), STYLES["line"])
     if room := length - len(where.short) - BETWEEN:
@@ -78,12 +77,12 @@ def place(where: Location, length: int, ascii_only: bool) -> Text:
 
 
 def nowhere() -> Text:
-    """Return the heading of what no line of the program recorded: a seed, a result."""
+    """Return the heading of operations that no line of the program recorded: a seed, a result."""
     return Text("(no line)", STYLES["line"])
 
 
 def legend(roles: Iterable[str], ascii_only: bool) -> Text:
-    """Say what the marks mean that occur."""
+    """Return the meanings of the marks that occur."""
     present = set(roles)
     found = Text("", STYLES["rule"])
     for role in MARKS:

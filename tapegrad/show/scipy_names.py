@@ -1,10 +1,10 @@
-"""What was measured of SciPy's public names that no registry has: each that is differentiable stands in a table of
-programs of the tests, and is compared with central differences there.
+"""Measured kinds of SciPy's public names that no registry has. Each differentiable name has a program in the tests,
+which is compared with central differences.
 """
 
 from __future__ import annotations
 
-# what is registered by a name of its own, behind that of the backends
+# registered under their own names, behind the backends' dispatch
 COMPOSITE = {
     "scipy.fft": """
         dct dctn dst dstn fft fft2 fftfreq fftn fftshift fht fhtoffset hfft hfft2 hfftn idct idctn idst idstn ifft

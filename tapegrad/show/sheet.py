@@ -19,13 +19,13 @@ class Sheet(NamedTuple):
     title: str
     header: tuple[str, ...]
     rows: list[tuple[str, tuple[str, ...]]]
-    numbers: bool = False  # in all columns but the first
+    numbers: bool = False  # all columns but the first hold numbers
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/plain": str(self), "text/html": as_html(self)}
 
     def format(self, width: int | None = None) -> str:
-        """Return aligned text, ASCII, of at most `width` characters to a line."""
+        """Return aligned ASCII text of at most `width` characters to a line."""
         table = [self.header, *(cells for _, cells in self.rows)]
         sizes = [max(map(len, column)) for column in zip(*table)]
         rows = ["  ".join(cell.rjust(size) if self.numbers and i else cell.ljust(size)
@@ -39,7 +39,7 @@ class Sheet(NamedTuple):
         yield Text(self.title, STYLES["title"])
         table = empty(options.ascii_only)
         for i, name in enumerate(self.header):
-            if self.numbers and i:  # where room is short, headers are folded and numbers stay whole
+            if self.numbers and i:  # in a narrow table headers are folded and numbers stay whole
                 widest = max(len(cells[i]) for _, cells in self.rows)
                 table.add_column(name.replace(".", ".\n"), justify="right", min_width=widest, overflow="fold")
             else:

@@ -1,14 +1,11 @@
-"""Styles as data: what each part of a printed tape looks like on a terminal; and what every
-table there has in common.
-"""
+"""Styles as data: the look of each part of a printed tape on a terminal, and of every table."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# The colours are Okabe and Ito's, which the colour-blind tell apart (Wong, Nature Methods 8, 441), less the yellow and
-# the dark blue that a white or a black background swallows. Nothing is said by colour alone: a
-# mark or the note says it too.
+# The colours are Okabe and Ito's, which the colour-blind can distinguish (Wong, Nature Methods 8, 441), without the
+# yellow and the dark blue, invisible on white or black. A mark or the note repeats what a colour shows.
 STYLES = {
     # the roles of an operation
     "input": "bold",
@@ -20,7 +17,7 @@ STYLES = {
     "pullback": "#cc79a7",
     "accumulation": "#e69f00",
     "gradient": "bold #009e73",
-    # what became of one
+    # the changes of an operation
     "removed": "#d55e00",
     "added": "bold #009e73",
     "changed": "#e69f00",
@@ -35,7 +32,7 @@ STYLES = {
     "plain": "dim",
     "refused": "#d55e00",
     "unknown": "bold #e69f00",
-    # what a debugger finds, and where it stands
+    # a debugger's findings and positions
     "finding": "bold #d55e00",
     "advice": "bold #009e73",
     "forward": "#56b4e9",
@@ -56,7 +53,7 @@ STYLES = {
     "rule": "dim",
 }
 
-# What stands between a variable and its operation: on a terminal of Unicode, and of ASCII.
+# The mark between a variable and its operation, on a Unicode and on an ASCII terminal.
 MARKS = {
     "input": ("→", ">"),
     "guard": ("?", "?"),
@@ -72,12 +69,12 @@ _ASCII = "    \n    \n -- \n    \n    \n    \n    \n    \n"
 
 
 def dots(ascii_only: bool) -> str:
-    """Return what stands where something is left out."""
+    """Return the sign for an omission."""
     return "..." if ascii_only else "…"
 
 
 def empty(ascii_only: bool, show_header: bool = True) -> Any:
-    """Return a table of rich's without columns, in the style of all that tapegrad shows."""
+    """Return a rich table without columns, in tapegrad's style."""
     from rich import box
     from rich.table import Table
     return Table(box=box.Box(_ASCII, ascii=True) if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False,

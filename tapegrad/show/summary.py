@@ -1,4 +1,4 @@
-"""Summary: how many operations each line of the program recorded."""
+"""Summary: the number of operations that each line of the program recorded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tapegrad.show.sheet import Sheet
 from tapegrad.tape.tape import Call, Operation, Tape
 from tapegrad.transforms.batch import LOOPED, SINGLY
 
-LINES = 20  # those that recorded most
-APART = 80  # the width from which on the two directions are counted apart
+LINES = 20  # the lines shown, those that recorded most
+APART = 80  # least width at which the two directions are counted apart
 
 
 class Count(NamedTuple):
-    """A line of the program, and how many operations it recorded forward and backward."""
+    """A line of the program, and the numbers of operations it recorded forward and backward."""
 
     where: Location | None
     forward: int
@@ -28,7 +28,7 @@ class Count(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """Both numbers together."""
         return self.forward + self.reverse
 
 
@@ -52,8 +52,8 @@ def _per_line(ops: Sequence[Operation]) -> Counter[Location | None]:
 
 
 def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
-    """Return the table of the lines that recorded most, of at most `width` characters; forward and backward
-    apart where there is room.
+    """Return a table of the lines that recorded most, of at most `width` characters; forward and backward are counted
+    apart if there is room.
     """
     found = counts(tape)
     kept, left = found[:limit], found[len(found[:limit]):]
@@ -75,7 +75,7 @@ def sheet(tape: Tape, width: int = 100, limit: int | None = LINES) -> Sheet:
 
 
 def _called_singly(tape: Tape) -> list[str]:
-    """Return what is called once for each member of a batch, by name."""
+    """Return the names of functions that are called once for each member of a batch."""
     fns = [op.fn.op if type(op.fn) is Each else op.fn for op in tape.ops
            if isinstance(op, Call) and op.origin in (SINGLY, LOOPED)
            and op.fn not in (getitem, stack, getfield)]

@@ -17,15 +17,14 @@ from tapegrad.show.row import BETWEEN, cell, fit, legend, mark, nowhere, place, 
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape
 
-WHOLE = 200  # a tape of so many lines is shown whole
-HEAD, TAIL = 40, 20  # of a longer one
+WHOLE = 200  # lines of a tape that is shown in full
+HEAD, TAIL = 40, 20  # lines of a longer one
 HEADERS = {"variable": "var", "mark": ""}
 
 def render(tape: Tape, group: str | None, console: Console, options: ConsoleOptions,
            compact: bool = False, guards: bool = True) -> Iterator[Any]:
     """Yield the heading and the table: as many columns as fit; of a long tape the head, the tail and a count by line.
-
-    `group` is "line" or "call": a heading above what it recorded, instead of columns for it.
+    With `group` "line" or "call", headings above the operations replace the columns for their places.
     """
     fields = fields_of(tape) if compact else None
     shown = listed(tape, fields, guards)
@@ -62,7 +61,7 @@ def _part(ops: list[Operation], rows: dict[Operation, list[Line]], size: dict[st
 
 
 def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
-    """Yield the heading of a line, or of a call; none above the inputs, which come first."""
+    """Yield the heading of a line or a call; none above the inputs, which come first."""
     if group.where is None:
         yield from () if first else [nowhere()]
     elif group.run is None:
@@ -77,7 +76,7 @@ def title(group: Group, first: bool, options: ConsoleOptions) -> Iterator[Text]:
 
 
 def _table(rows: list[Line], size: dict[str, int], ascii_only: bool, show_header: bool = True) -> Iterator[Text]:
-    """Yield the lines of a table. A Table of rich's lays out each cell anew, which takes more than twice as long."""
+    """Yield the lines of a table. rich's Table lays out each cell anew, which takes more than twice as long."""
     names = {name: HEADERS.get(name, name) for name in size if show_header}
     wide = {name: max(width, len(names.get(name, ""))) for name, width in size.items()}
     if names:
@@ -100,7 +99,7 @@ def _line(cells: dict[str, tuple[str, str]], wide: dict[str, int]) -> Text:
 
 
 def _without_repeats(rows: list[Line]) -> Iterator[Line]:
-    """Yield the lines, the source only where it changes."""
+    """Yield the lines, with the source only where it changes."""
     last = ("", "")
     for row in rows:
         place = row.line, row.source

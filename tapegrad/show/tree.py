@@ -1,4 +1,4 @@
-"""A tape as a tree on a terminal: calls, the lines in them, and what these recorded."""
+"""A tape as a tree on a terminal: calls, the lines in them, and the operations that these recorded."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ from tapegrad.show.row import brief_row, fit, legend, mark, place, text
 from tapegrad.show.styles import STYLES, dots
 from tapegrad.tape.tape import Operation, Tape
 
-WHOLE, LEFT = 200, 100  # lines: a longer tree is folded until it has so few
+WHOLE, LEFT = 200, 100  # lines: a tree longer than WHOLE is folded to at most LEFT
 FOLDS = ((20, 10), (10, 5), (6, 3), (3, 2), (2, 1), (1, 1))  # the children of a node that are shown, first and last
 GUIDE = 4  # the width of one level
-Part = Group | Operation | int  # an int: so many operations are left out
+Part = Group | Operation | int  # an int: the number of operations left out
 
 
 def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions, guards: bool = True) -> Iterator[Any]:
-    """Yield the heading and the tree; of a long tape the first and the last children of each
-    node, and a count by line.
-    """
+    """Yield the heading and the tree; of a long tape the first and last children of each node, and a count by line."""
     fields = fields_of(tape)
     start = reverse_start(tape)
     sides = [tree(listed(ops, fields, guards), by or "call", fields)
@@ -61,9 +59,9 @@ def render(tape: Tape, by: str | None, console: Console, options: ConsoleOptions
 
 
 def fold(sides: list[Group]) -> list[list[tuple[Part, int]]]:
-    """Return what is shown of each tree, in order, with its depth: all, or as much as fits."""
+    """Return the nodes to show of each tree, in order, with their depths: all, or as many as fit."""
     for head, tail, most in ((WHOLE, WHOLE, WHOLE), *((*ends, LEFT) for ends in FOLDS)):
-        # no further than tells that it is too much
+        # stop as soon as there are too many
         kept = [list(islice(_walk(side, head, tail), WHOLE + 1)) for side in sides]
         if sum(map(len, kept)) <= most:
             return kept
@@ -71,7 +69,7 @@ def fold(sides: list[Group]) -> list[list[tuple[Part, int]]]:
 
 
 def _walk(top: Group, head: int, tail: int) -> Iterator[tuple[Part, int]]:
-    """Yield the nodes of a tree in order, with their depths, a number in place of those left out."""
+    """Yield the nodes of a tree in order, with their depths; a number stands for nodes left out."""
     stack: list[tuple[Part, int]] = [(top, -1)]
     while stack:
         part, depth = stack.pop()
@@ -87,9 +85,8 @@ def _walk(top: Group, head: int, tail: int) -> Iterator[tuple[Part, int]]:
 
 def _tree(label: Text, parts: list[tuple[Part, int]], rows: dict[Operation, Line], size: dict[str, int], deepest: int,
           options: ConsoleOptions, guards: bool, level: int = 0) -> Tree:
-    """Return the tree of parts in order: each stands in the last one of lower depth.
-
-    Variables are aligned in each line, the columns behind the operation everywhere.
+    """Return the tree of parts in order: each is a child of the last part of lower depth. Variables are aligned within
+    a line, the columns after the operation everywhere.
     """
     open_ = [_node(label)]
     names = _names(parts, rows)
@@ -111,14 +108,14 @@ def _tree(label: Text, parts: list[tuple[Part, int]], rows: dict[Operation, Line
 
 
 def _inner(inner: Inner, size: dict[str, int], both: int, ascii_only: bool) -> Text:
-    """Return a line of a loop's body; variable and operation have `both` their widths."""
+    """Return a line of a loop's body; variable and operation together have the width `both`."""
     row = brief_row(inner.line)._replace(variable=BAR * (inner.depth - 1) + inner.line.variable, line="", source="")
     variable = len(row.variable)
     return text(row, {**size, "variable": variable, "operation": both - variable}, ascii_only)
 
 
 def _names(parts: list[tuple[Part, int]], rows: dict[Operation, Line]) -> dict[Operation, int]:
-    """Return how wide the variables are beside each operation: those of the same line are aligned."""
+    """Return the width of the variables beside each operation: those of the same line are aligned."""
     found: dict[Operation, int] = {}
     for _, run in groupby(parts, lambda found: (isinstance(found[0], Group), found[1])):
         ops = [part for part, _ in run if isinstance(part, Operation)]
@@ -131,7 +128,7 @@ def _node(label: Text) -> Tree:
 
 
 def _label(group: Group, room: int, ascii_only: bool) -> Text:
-    """Write a call, where it was made, and how many operations it recorded; or a line with its text."""
+    """Return the text of a call, where it was made and how many operations it recorded; or a line with its text."""
     assert group.where is not None
     if group.run is None:
         return place(group.where, room, ascii_only)

@@ -19,12 +19,12 @@ from tapegrad.show.styles import STYLES
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 
-WIDE = 120  # characters to a line of a text for which none are given
+WIDE = 120  # default characters to a line of text
 THEME = "ansi_dark"  # the terminal's own sixteen colours
 
 
 class View(NamedTuple):
-    """A tape, and how it is to be shown."""
+    """A tape, and the format to show it in."""
 
     tape: Tape
     format: str = "table"
@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 def show(tape: Tape, format: str = "table", group: str | None = None, width: int | None = None,
          file: IO[str] | None = None, console: Console | None = None, guards: bool = True) -> None:
-    """Print a tape on a console, in colours where this is a terminal and NO_COLOR is not set."""
+    """Print a tape on a console, in colours if this is a terminal and NO_COLOR is not set."""
     if format not in FORMATS:
         raise ArgumentError(f"there is no format {format!r}", try_=f"one of {', '.join(map(repr, FORMATS))}")
     if group is not None and group not in GROUPS:
@@ -59,12 +59,12 @@ def show(tape: Tape, format: str = "table", group: str | None = None, width: int
 
 
 def present(shown: Any, width: int | None, file: IO[str] | None, console: Console | None) -> None:
-    """Print on a console, or into a file; in a notebook display what has a form of its own for one."""
+    """Print on a console or into a file; in a notebook, display objects in their notebook form if they have one."""
     if console is not None and file is not None:
         raise ArgumentError("show takes a console or a file", try_="Console(file=file), for both")
     if console is None and file is None and Console().is_jupyter:
         from IPython.display import display
-        own, shows = hasattr(shown, "_repr_mimebundle_"), cast(Any, display)  # which has no types of its own
+        own, shows = hasattr(shown, "_repr_mimebundle_"), cast(Any, display)  # IPython's display is untyped
         shows(shown if own else {"text/html": as_html(shown, width)}, raw=not own)
         return
     with collector:
@@ -72,7 +72,7 @@ def present(shown: Any, width: int | None, file: IO[str] | None, console: Consol
 
 
 def written(tape: Tape, format: str, width: int | None = None, guards: bool = True) -> str:
-    """Return as text what `show` prints."""
+    """Return the text that `show` prints."""
     if format == "python":
         return tape.to_python()
     file = io.StringIO()

@@ -1,1 +1,1 @@
-"""A tape in a file: how it is written, read, and what the file looks like."""
+"""A tape in a file: writing, reading, and the file's format."""

@@ -1,4 +1,4 @@
-"""checks: what the content of a file must be, and the words that refuse it."""
+"""checks: validates the content of a file, and raises the errors that refuse it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tapegrad.tree.signature import ValueAndGradients
 
 
 def fail(what: str, try_: str = "") -> NoReturn:
-    """Raise the error of a file that cannot be read."""
+    """Raise TapeFormatError for a file that cannot be read."""
     raise TapeFormatError(what, None, try_)
 
 
@@ -32,28 +32,28 @@ def no_constant(name: str) -> NoReturn:
 
 
 def count(x: Any, below: float = math.inf) -> int:
-    """Return a number that counts or points, or raise."""
+    """Return an integer from 0 to less than `below`, a count or an index; refuse others."""
     if type(x) is not int or not 0 <= x < below:
         fail(f"{x!r} where a number from 0 to {below} must stand")
     return x
 
 
 def text(x: Any) -> str:
-    """Return text that steers no terminal, or raise."""
+    """Return printable text, which cannot control a terminal; refuse other values."""
     if type(x) is not str or not x.isprintable():
         fail(f"{x!r} where plain text must stand")
     return x
 
 
 def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse a call of an op that would do what no tape does: those that call what they are given, and the one that
-    nests.
+    """Refuse a call that no tape records: one that writes to an argument, draws from no random generator, makes an
+    unknown kind of generator, or packs another number of parts than its structure has.
     """
     if getattr(fn, "made", None) and not {"out", "inplace"}.isdisjoint((*kwargs, *kwargs.get("names", ()))):
         fail("a function of torch that writes to one of its arguments")
     if fn is draw:
         source = args[0] if args else None
-        if hasattr(type(source), "rewind") and kwargs == {"method": "state"} and len(args) == 1:  # one of torch's
+        if hasattr(type(source), "rewind") and kwargs == {"method": "state"} and len(args) == 1:  # torch's
             return
         if (kwargs.get("method") not in DRAWS
             or not (source is GLOBAL or isinstance(source, (Operation, np.random.Generator, np.random.RandomState)))):

@@ -1,40 +1,40 @@
-"""The format of a saved tape: what stands where in the file, and the names that writing and reading share.
+"""The format of a saved tape: the layout of the file, and the names that writing and reading share.
 
     tapegrad-tape 1 <bytes of JSON> <bytes of arrays> <SHA-256 of both>
     {"name": "f", "kinds": "iic…", …}
     the arrays, one after the other, each at a multiple of 64 bytes
 
-Nothing is compressed, so that what is read is never larger than the file. The JSON is ASCII, on one line:
-`sed -n 2p f.tape`. It holds columns, with one entry for each operation, rather than an object for each:
+Nothing is compressed, so that the content is never larger than the file. The JSON is ASCII, on one line:
+`sed -n 2p f.tape`. It holds columns with one entry for each operation, rather than an object for each:
 
-- `name`, `result`, `signature`: the function's name, the number of the result, which of the signatures (each of the
-  last two may be null)
+- `name`, `result`, `signature`: the function's name, and the numbers of the result and of the signature (each of the
+  two may be null)
 - `kinds`: a letter for each operation: `i`nput, `c`onstant, `f`unction call, `g`uard
 - `places`, `at`: the user's lines (file, the function's first line, function, line, text); for each operation the
   number of its line, or -1
 - `notes`, `values`: one for each operation
 - `labels`: one for each input
-- `functions`, `calls`: the functions; for each call the number of its own, or minus the variable that holds it (a
-  pullback)
-- `args`, `kwargs`: the arguments of each call and guard; the keyword arguments of those calls that have some,
+- `functions`, `calls`: the functions; for each call the number of its function, or minus the variable that holds the
+  pullback it calls
+- `args`, `kwargs`: the arguments of each call and guard; the keyword arguments of calls that have any,
   `[operation, [key, value], …]`
 - `facts`: the fact and the expected value of each guard
 - `arrays`: dtype, shape, order of axes in memory, first byte
-- `loops`: if there are some: `count` runs, in `reverse` or not, the `steps`, the `sizes` of what is given, listed,
-  carried; the body's own columns; of another subtape, which has 0 runs, the `kind`, and `fields`: what its constructor
-  takes behind the body
-- `nodes`, `structures`, `signatures`: how arguments and results are nested: parts, each after its own parts;
+- `loops`, if any: the `count` of runs, `reverse`, the `steps`, the `sizes` (numbers of given, listed and carried
+  inputs), and the body's own columns. Another subtape has count 0, its `kind`, and in `fields` the arguments of its
+  constructor after the body.
+- `nodes`, `structures`, `signatures`: the nesting of arguments and results: parts, each after its children;
   `[root, leaves]`; structures by role
 
 An argument that is an integer is a variable: 4 is %4. Other values stand for themselves (`null`, `true`, `1.5`,
-`"text"`), or are a list that begins with what they are: `["int", 4]`, `["slice", …]`, `["np", "float64", 1.5]`,
-`["array", 0]`, `["op", "multiply"]`. The fourth entry of a signature, where there is one, says by what a gradient is
-wanted: `[argnums, captured]`. A function is an op, one of tapegrad's own, a library's that tapegrad knows, each by its
-name, an op of torch's frontend (`["torch op", "linear"]`), a function of torch's, with how it is recorded
-(`["torch function", "vjp", ["torch function", "function", "torch.nn.functional.layer_norm"]]`), or
-`["given", "module:name"]`: one that the reader of the file must be given. `["loop", 0]` is a loop, whose body calls
-functions before it in the table, and has columns like the tape's, but for `signature` and the tables. No file can name
-anything else, and none holds code.
+`"text"`), or are a list that begins with a tag: `["int", 4]`, `["slice", …]`, `["np", "float64", 1.5]`, `["array", 0]`,
+`["op", "multiply"]`. The optional fourth entry of a signature names the gradients wanted: `[argnums, captured]`. A
+function is an op, a function of tapegrad, or a library's function that tapegrad knows, each by its name; an op of
+torch's frontend (`["torch op", "linear"]`); a function of torch with the way it is recorded
+(`["torch function", "vjp", ["torch function", "function", "torch.nn.functional.layer_norm"]]`); or
+`["given", "module:name"]`, which the reader of the file must be given. `["loop", 0]` is a loop; its body calls
+functions before it in the table, and has columns like the tape's, without `signature` and the tables. A file can name
+nothing else, and holds no code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ VERSION = 1
 ALIGNMENT = 64
 MAX_DEPTH = 300  # of nested arguments
 MAX_RUNS = 10**9  # of a loop
-MAX_PARTS = 10**6  # of an argument, what occurs in several places counted in each
+MAX_PARTS = 10**6  # of an argument; a shared part counts at each occurrence
 
 KINDS = {"input": "i", "constant": "c", "call": "f", "guard": "g"}
 OWN = {"rrule": rrule, "accumulate": accumulate, "conform": conform, "flat_result": _flat_result}
@@ -80,7 +80,7 @@ ERRORS = {cls.__name__: cls for cls in (
 MODULES = ("numpy", "math", "cmath", "operator",
            "scipy", "scipy.special", "scipy.linalg", "scipy.stats", "scipy.signal")
 GENERATORS = {name: getattr(np.random, name) for name in ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")}
-GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # what np.random.rand and its kin draw from
+GLOBAL = np.random.mtrand._rand  # type: ignore[attr-defined]  # the generator of np.random.rand and its kin
 DRAWS = frozenset(name for cls in (np.random.Generator, np.random.RandomState) for name in dir(cls)
                   if not name.startswith("_") and callable(getattr(cls, name))
                   and name not in ("spawn", "get_state", "set_state"))
@@ -88,7 +88,7 @@ DTYPE = r"[<>|=]?[biufc]\d{1,2}"
 
 
 def handed_name(x: Any) -> str:
-    """Return the name by which a function, a class or (`module:Class()`) an object is given to who reads the file.
+    """Return the name under which a file's reader must be given a function, a class or an object (`module:Class()`).
 
     >>> handed_name(Fraction)
     'fractions:Fraction'
@@ -99,7 +99,7 @@ def handed_name(x: Any) -> str:
 
 
 def foreign_name(fn: Any) -> str:
-    """Return the name of a library's function, that of a method with its class."""
+    """Return the name of a library's function; a method's includes its class."""
     if hasattr(fn, "__objclass__"):
         return f"{fn.__objclass__.__module__}.{fn.__objclass__.__name__}.{fn.__name__}"
     if isinstance(fn, np.ufunc) and getattr(np, fn.__name__, None) is not fn:  # a ufunc does not know its module
@@ -108,7 +108,7 @@ def foreign_name(fn: Any) -> str:
 
 
 def foreign(wanted: str = "") -> dict[str, Any]:
-    """Return the libraries' functions that tapegrad knows, by name; SciPy's are looked for where they are `wanted`."""
+    """Return the libraries' functions that tapegrad knows, by name; imports the SciPy module that `wanted` names."""
     module = ".".join(wanted.split(".")[:2])
     if module in MODULES and module.startswith("scipy."):
         importlib.import_module(module)
@@ -118,7 +118,7 @@ def foreign(wanted: str = "") -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _foreign(count: int) -> dict[str, Any]:
-    replaced = {id(fn) for fn in STAND_IN.values()}  # these mean what they stand in for
+    replaced = {id(fn) for fn in STAND_IN.values()}  # replacements, which the originals' names already cover
     known: dict[str, Any] = {}
     for fn in [*FOREIGN, *CONSTRUCTORS]:
         is_known = not isinstance(fn, str) and not isinstance(FOREIGN.get(fn), Refusal)
@@ -129,7 +129,7 @@ def _foreign(count: int) -> dict[str, Any]:
 
 @functools.cache
 def results() -> dict[str, Any]:
-    """Return the named tuples that functions of NumPy return, by name; they are found in what NumPy calls private."""
+    """Return the named tuples that NumPy's functions return, by name; NumPy keeps them in private modules."""
     found = {}
     for path in ("numpy.linalg._linalg", "numpy.lib._arraysetops_impl"):
         try:
@@ -142,7 +142,7 @@ def results() -> dict[str, Any]:
 
 
 def spread(keys: Iterable[Any]) -> list[Any]:
-    """Return the keys of a dict or set; raise ValueError for thousands of one hash, which take quadratic time."""
+    """Return the keys of a dict or set; raise ValueError for thousands with one hash, which take quadratic time."""
     found = list(keys)
     if len(found) > 1000:
         hashes = sorted(map(hash, found))
@@ -152,5 +152,5 @@ def spread(keys: Iterable[Any]) -> list[Any]:
 
 
 def printable(text: str) -> str:
-    """Return text without what would steer a terminal."""
+    """Return text whose unprintable characters, which could control a terminal, are blanks."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

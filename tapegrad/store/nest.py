@@ -1,4 +1,4 @@
-"""How values are nested, from the parts that a file describes."""
+"""Structures of nested values, made from the parts that a file describes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tapegrad.tree.nodes import (
 
 
 class Captured(Record):
-    """What a function had captured, without the function: its gradient is a dict by name, as a closure's is."""
+    """The captured values of a function, without the function: its gradient is a dict by name, like a closure's."""
 
     __slots__ = ()
 
@@ -42,11 +42,11 @@ class Captured(Record):
                             try_="tape.play(...)")
 
 
-_RECORDS = ("instance", "extended", "array", "closure", "captured")  # what may refer to itself
+_RECORDS = ("instance", "extended", "array", "closure", "captured")  # kinds that may contain themselves
 
 
 class Nest:
-    """The parts of all structures of a file, and the structures made of them."""
+    """The parts of all structures of a file, and the structures made from them."""
 
     def __init__(self, reader: Any, nodes: list[Any], structures: list[Any]) -> None:
         self.reader, self.rows, self.structures = reader, nodes, structures
@@ -85,7 +85,7 @@ class Nest:
         return self.made[number, start]
 
     def below(self, root: int) -> list[int]:
-        """Return the numbers of all parts of a part, and its own."""
+        """Return the numbers of a part and of all parts below it."""
         seen, stack = {root}, [root]
         while stack:
             new = [part for part in self.parts[stack.pop()] if part not in seen]
@@ -94,7 +94,7 @@ class Nest:
         return sorted(seen)
 
     def node(self, row: Any, start: int) -> Any:
-        """Return a part without its own parts."""
+        """Return a part without its children."""
         reader, (kind, leafy, *more) = self.reader, row
         if kind == "leaf":
             return Leaf(start + leafy)
@@ -116,7 +116,7 @@ class Nest:
         return self.record(kind, count, *more[1:])
 
     def record(self, kind: Any, count: int, names: Any, made_by: Any) -> Record:
-        """Return an object or a function that captured something, without its parts."""
+        """Return an object, or a function with captured values, without its children."""
         reader = self.reader
         found: list[Any] = [name if type(name) is str else Item(reader.value(name[1])) for name in names]
         if len(found) != count or len(set(spread(found))) != count:
@@ -144,7 +144,7 @@ class Nest:
         return Extended(next(base for base in (dict, list, tuple) if issubclass(cls, base)).__new__(cls), found)
 
     def connect(self, node: Any, parts: list[Any], row: Any) -> None:
-        """Give a part its own parts; a container has an order of its own."""
+        """Give a part its children; a dict has an order of its own."""
         if isinstance(node, Container) and row[0] in ("dict", "OrderedDict", "defaultdict"):
             example: Any = node.make(node.metadata, tuple(range(len(parts))))  # type: ignore[arg-type]
             order = list(example.values())
@@ -174,7 +174,7 @@ def _factory(reader: Any, row: Any) -> Any:
     return None if row is None else reader.value(row)
 
 
-# A value of each kind of container, with so many parts: what optree takes apart.
+# By kind of container, a value with a given number of parts, for optree to flatten.
 _EXAMPLES: dict[str, Callable[..., Any]] = {
     "tuple": lambda r, n: (0,) * n, "list": lambda r, n: [0] * n,
     "deque": lambda r, n, most: deque([0] * n, r.value(most)),

@@ -1,5 +1,5 @@
-"""pickled: a tape as `pickle` takes it, the bytes of its file and the program's functions by reference; and as `copy`
-makes it, with arrays and random generators of its own.
+"""pickled: a tape for `pickle`, as the bytes of its file and references to the program's functions, and for `copy`,
+with arrays and random generators of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Reduced = tuple[Any, tuple[bytes, dict[str, Any]]]
 
 
 def reduced(tape: Tape) -> Reduced:
-    """Return what makes a tape again; raise TapeFormatError where pickle cannot find a function of the program's."""
+    """Return how to rebuild a tape; raise TapeFormatError if pickle cannot find a function of the program."""
     handed: dict[str, Any] = {}
     try:
         content = b"".join(to_bytes(tape, handed=handed))
@@ -40,19 +40,19 @@ def reduced(tape: Tape) -> Reduced:
                                   "under no name of a module", None,
                                   f"tape.save(path), and tg.load(path, primitives={{{name!r}: ...}})")
     fn = tape.ops[0].val
-    if callable(fn) and _is_found(fn):  # without it a tape plays as well
+    if callable(fn) and _is_found(fn):  # a tape can be played without it
         handed.setdefault(getattr(fn, "__qualname__", ""), fn)
     return unpickled, (content, handed)
 
 
 def unpickled(content: bytes, handed: dict[str, Any]) -> Tape:
-    """Return the tape of these bytes and functions."""
+    """Return the tape from a file's bytes and the functions it uses."""
     given = {name: x.found() if type(x) is Named else x for name, x in handed.items()}
     return from_bytes(content, given, "the pickled tape")
 
 
 def copied(tape: Tape, memo: dict[int, Any]) -> Tape:
-    """Return a copy of a tape whose inputs and constants are its own; what was computed is shared."""
+    """Return a copy of a tape with inputs and constants of its own; computed values are shared."""
     new = copy_tape(tape)
     for op in new.ops:
         if isinstance(op, (Input, Constant)) and has_value(op):
@@ -63,24 +63,24 @@ def copied(tape: Tape, memo: dict[int, Any]) -> Tape:
 def _own(x: Any, memo: dict[int, Any]) -> Any:
     if isinstance(x, np.ndarray) or is_generator(x):
         return copy.deepcopy(x, memo)
-    if is_tensor(x):  # one that torch's own tape has made has no deep copy
+    if is_tensor(x):  # torch deep-copies only leaves of its own tape
         return memo.setdefault(id(x), x.detach().clone())
     return x
 
 
 class Named(NamedTuple):
-    """A decorated function, by the name that it has in its module."""
+    """A decorated function, by its name in its module."""
 
     module: str
     name: str
 
     def found(self) -> Any:
-        """Return what has that name."""
+        """Return the object with that name."""
         return attrgetter(self.name)(importlib.import_module(self.module))
 
 
 def _in_its_module(op: Op) -> Any:
-    """Return the function of an op of the user's, by name where the module has the decorated one."""
+    """Return the function of a user's op, by name if the module holds the decorated one."""
     named = Named(str(op.impl.__module__), str(getattr(op.impl, "__qualname__", "")))
     try:
         found = named.found()
@@ -92,6 +92,6 @@ def _in_its_module(op: Op) -> Any:
 def _is_found(x: Any) -> bool:
     try:
         pickle.dumps(x)
-    except Exception:  # whatever its own __reduce__ raises
+    except Exception:  # __reduce__ may raise anything
         return False
     return True

@@ -1,4 +1,4 @@
-"""load: a tape from a file, which may be damaged, or made to do harm."""
+"""load: reads a tape from a file, which may be damaged or malicious."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ from tapegrad.tree.flatten import Structure, flatten
 from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 Given = Mapping[str, Any] | Iterable[Any]
-CALLED = ("op", "torch op", "torch function", "own", "foreign")  # what names a function
-# of np.errstate, and whether the program's own filters make errors of warnings
+CALLED = ("op", "torch op", "torch function", "own", "foreign")  # tags of functions
+# of np.errstate, and whether the program's own warning filters raise
 _KINDS, _WAYS = frozenset([*np.geterr(), "warnings"]), {"ignore", "warn", "raise", "call", "print", "log"}
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError,
            ImportError)
@@ -67,10 +67,10 @@ _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, 
 def load(path: str | os.PathLike[str], primitives: Given = ()) -> Tape:
     """Read a tape that `tape.save` wrote. No code comes from the file.
 
-    The functions and classes of your own that it names (primitives, what it got as an argument, the classes of
-    structured arguments) must be given: `primitives` holds them by name, or just holds them. The traced function itself
-    is not needed: without it, a replay takes what that had captured as it was when the tape was saved. Raises
-    TapeFormatError for a file that is damaged or no tape, and for one that names what was not given.
+    The program's functions and classes that the file names (primitives, functions passed as arguments, classes of
+    structured arguments) must be given in `primitives`: by name, or as a collection. The traced function itself is not
+    needed: without it, a replay uses the captured values as they were when the tape was saved. Raises TapeFormatError
+    for a file that is damaged or no tape, and for one that names something not given.
 
     >>> import tempfile, tapegrad as tg
     >>> value, tape = tg.trace(lambda a, b: a * b, 2.0, 3.0)
@@ -84,7 +84,7 @@ def load(path: str | os.PathLike[str], primitives: Given = ()) -> Tape:
 
 
 def from_bytes(content: bytes, primitives: Given = (), name: str = "the file") -> Tape:
-    """Return the tape that the bytes of a file hold."""
+    """Return the tape in the bytes of a file."""
     try:
         text, arrays = _opened(content)
         with collector:
@@ -97,7 +97,7 @@ def from_bytes(content: bytes, primitives: Given = (), name: str = "the file") -
 
 
 def _opened(content: bytes) -> tuple[bytes, memoryview]:
-    """Return the JSON and the arrays; raise TapeFormatError unless each is whole."""
+    """Return the JSON and the arrays; raise TapeFormatError unless both are complete."""
     end = content.find(b"\n", 0, 200)
     head = re.fullmatch(rb"%b (\d{1,9}) (\d{1,15}) (\d{1,15}) ([0-9a-f]{64})" % MAGIC.encode(), content[:max(end, 0)])
     if head is None:
@@ -115,7 +115,7 @@ def _opened(content: bytes) -> tuple[bytes, memoryview]:
 
 
 class Reader:
-    """The columns of a file, on their way to a tape."""
+    """Builds a tape from the columns of a file."""
 
     def __init__(self, columns: Any, arrays: memoryview, given: Given, size: int) -> None:
         if type(columns) is not dict:
@@ -126,11 +126,11 @@ class Reader:
         self.listings: dict[tuple[str, int, str], Listing] = {}
         self.arrays = [self.stored(*row) for row in self.column("arrays")]
         self.nest = Nest(self, self.column("nodes"), self.column("structures"))
-        self.ops: list[Operation] = []  # of what is being read, the tape or a loop's body
+        self.ops: list[Operation] = []  # of the tape, or of the loop's body that is being read
         self.functions: list[Any] = []  # those read so far: a loop's body calls earlier ones
 
     def column(self, name: str, length: int | None = None) -> list[Any]:
-        """Return a column, of the length that it must have."""
+        """Return a column; refuse one of another `length`."""
         found = self.columns.get(name)
         if type(found) is not list or (length is not None and len(found) != length):
             fail(f"the column {name!r} is missing or of another length than the others")
@@ -187,7 +187,7 @@ class Reader:
             fail("%1 is no input")
 
     def loop(self, number: Any) -> Any:
-        """Return a loop with its body, which calls no loop behind it; the tape's check sees that they fit."""
+        """Return a loop with its body, which calls only earlier loops; the tape's check verifies that they fit."""
         rows = self.column("loops")
         row = rows[count(number, len(rows))]
         if type(row) is not dict:
@@ -210,24 +210,24 @@ class Reader:
         return make(body, *map(self.value, row.get("fields", [row.get("noun", "checkpoint")])))
 
     def place(self, file: Any, first: Any, function: Any, line: Any, source: Any) -> tuple[Listing, int]:
-        """Return a line of the program, and the listing of the function that it stands in."""
+        """Return the listing of a function, and one of its lines."""
         key = text(file), count(first), text(function)
         found = self.listings.setdefault(key, Listing(*key))
         found.lines[count(line)] = text(source)
         return found, line
 
     def variable(self, number: int) -> Operation:
-        """Return an earlier operation."""
+        """Return an earlier operation, by number."""
         if not 1 <= number <= len(self.ops):
             fail(f"%{number} is referred to before it is made, or never is")
         return self.ops[number - 1]
 
     def argument(self, x: Any) -> Any:
-        """Return an argument: a number is a variable."""
+        """Return an argument: an integer is the number of a variable."""
         return self.variable(x) if type(x) is int else self.value(x)
 
     def call(self, callee: Any, args: Any, kwargs: dict[str, Any] | None) -> Call:
-        """Return a call, but for its value; refuse what no tape records."""
+        """Return a call without its value; refuse one that no tape records."""
         given = tuple([self.variable(x) if type(x) is int else self.value(x) for x in args])
         if type(callee) is int and callee < 0:
             op = Call(self.variable(-callee), given, kwargs)
@@ -239,7 +239,7 @@ class Reader:
         if fn is rrule and (len(given) < 2 or not isinstance(given[0], Op)):
             fail("rrule without an op and its arguments")
         if fn is getfield and len(given) == 2 and type(given[1]) is int:
-            count(given[1], self.size)  # what is printed has a place for each field up to it
+            count(given[1], self.size)  # printing lists every field up to it
         check_call(*((given[0], given[1:]) if fn is rrule else (fn, given)), op.kwargs)
         return op
 
@@ -279,7 +279,7 @@ class Reader:
         return x
 
     def number(self, name: Any, x: Any) -> Any:
-        """Return one of NumPy's numbers."""
+        """Return a NumPy number."""
         cls = SCALARS[name]
         if type(x) is str:
             return np.frombuffer(bytes.fromhex(x), cls, 1)[0]
@@ -289,7 +289,7 @@ class Reader:
         return cls(found)
 
     def stored(self, dtype: Any, shape: Any, axes: Any, start: Any) -> Any:
-        """Return an array whose bytes stand in the file, in memory of its own."""
+        """Return a copy of an array whose bytes are in the file."""
         kind = self.dtype(dtype)
         total = math.prod([count(n) for n in shape[:64]])
         if (len(shape) > 64 or count(start) + total * kind.itemsize > len(self.bytes)
@@ -301,7 +301,7 @@ class Reader:
         return flat.reshape([shape[i] for i in axes]).transpose(np.argsort(axes))
 
     def dtype(self, name: Any) -> Any:
-        """Return the dtype of numbers that is named."""
+        """Return a dtype of numbers, by name."""
         if name not in self.dtypes:
             if type(name) is not str or not re.fullmatch(DTYPE, name):
                 fail(f"{name!r} where the dtype of numbers must stand")
@@ -323,7 +323,7 @@ class Reader:
     # -- functions and classes
 
     def function(self, row: Any) -> Any:
-        """Return what can be called; a user's own function is recorded by its op."""
+        """Return a callable; a user's own function is represented by its op."""
         found = self.value(row)
         if type(row) is list and row[0] == "given":
             return op_of(found)
@@ -332,7 +332,7 @@ class Reader:
         return found
 
     def handed(self, name: Any, wanted: type | None = None) -> Any:
-        """Return the function or class that a name stands for among those given."""
+        """Return the given function or class that a name refers to, or raise."""
         found = self.among_given(name)
         if found is None:
             short = name.rpartition(":")[2].rpartition(".")[2]
@@ -343,7 +343,7 @@ class Reader:
         return found
 
     def among_given(self, name: Any) -> Any:
-        """Return what was given under a name, `module:qualified.name` or the end of it, or None."""
+        """Return the object given under a name (`module:qualified.name` or its end), or None."""
         short = text(name).rpartition(":")[2]
         return next((self.given[key] for key in (name, short, short.rpartition(".")[2]) if key in self.given), None)
 
@@ -365,7 +365,7 @@ class Reader:
         return self.handed(name, type)[text(member)]
 
     def main(self, name: Any, kind: Any, handed: Any) -> Any:
-        """Return the function of the tape, or what stands for it if it was not given."""
+        """Return the function of the tape, or a placeholder if it was not given."""
         found = self.among_given(handed)
         return Recorded(text(name), text(kind)) if found is None else found
 
@@ -390,11 +390,11 @@ class Reader:
             fail("a step that leads to no view")
         return Step(found, tuple(map(self.value, args)), self.keywords(kwargs))
 
-    # -- how values are nested
+    # -- nesting
 
     def signature(self, function: Any, args: Any, kwargs: Any, asked: Any = (None, True),
                   shared: Any = ()) -> Signature:
-        """Return how the inputs are nested, and what is wanted; each part's leaves follow those of the one before."""
+        """Return the nesting of the inputs, and the gradients wanted; the leaves are numbered through all parts."""
         start = 0
         parts: list[Structure] = []
         for number in (function, *args, *(part for _, part in kwargs)):
@@ -410,13 +410,13 @@ class Reader:
         return found
 
     def gradients(self, number: Any, shapes: Any) -> ValueAndGradients:
-        """Return the nesting of what a gradient tape returns."""
+        """Return the nesting of a gradient tape's result."""
         into = ValueAndGradients(self.signatures[count(number, len(self.signatures))], ())
         into.shapes = [text(shape) for shape in shapes]
         return into
 
     def capture(self, tape: Tape) -> None:
-        """Let the signature know the tape's function and what that captured: as given, or as it was when saved."""
+        """Set the function and the captured values of the signatures: as given, or as they were when saved."""
         signature, inputs = tape.structure, tape.inputs[1:]
         if sum(part.size for part in (*signature.parts, *signature.kwargs.values())) != len(inputs):
             fail("the inputs are more or fewer than their nesting has places for")

@@ -1,4 +1,4 @@
-"""torch's values in a file: dtypes, devices, sizes, torch's own generators, and the ops of its frontend; torch is
+"""torch's values in a file: dtypes, devices, sizes, torch's own generators, and the ops of its frontend. torch is
 imported once a file names one.
 """
 
@@ -23,7 +23,7 @@ _DEVICE = r"(cpu|cuda|meta|mps|xpu)(:\d{1,3})?"
 
 
 def written(x: Any) -> list[Any] | None:
-    """Return what stands for a setting of torch's, or its own generator of a device; None for other values."""
+    """Return the JSON of a torch setting, or of a device's own generator; None for other values."""
     kind = type(x)
     if kind.__module__ == "torch" and kind.__name__ == "Size":
         return ["torch Size", *x]
@@ -37,7 +37,7 @@ def written(x: Any) -> list[Any] | None:
 
 
 def is_source(x: Any) -> bool:
-    """True for what tells from which of torch's generators a tape draws."""
+    """Return whether a value names the torch generator that a tape draws from."""
     return type(x).__module__ == "tapegrad.frontends.torch.random" and hasattr(type(x), "rewind")
 
 
@@ -50,8 +50,8 @@ def ops_of_torch() -> dict[str, Op]:
 
 @functools.cache
 def functions() -> dict[str, Callable[..., Any]]:
-    """Return the functions and methods of torch that a file may name, by their names: those that compute from tensors,
-    not those that write to one, hand out its memory, or change what torch does with it.
+    """Return the functions and methods of torch that a file may name, by name: those that compute from tensors, without
+    those that write to one, expose its memory, or change how torch treats it.
     """
     names = torch.overrides
     found = {str(names.resolve_name(fn)): fn for fns in names.get_overridable_functions().values() for fn in fns}
@@ -61,8 +61,8 @@ def functions() -> dict[str, Callable[..., Any]]:
 
 
 def written_op(op: Any) -> list[Any] | None:
-    """Return what stands for a function of torch recorded whole, for its pullback, or for a batch of either; None for
-    other ops, and where it is no function of torch's own.
+    """Return the JSON of a torch function recorded whole, of its pullback, or of a batch of either; None for other ops,
+    and for functions that are not torch's own.
     """
     kind, of, *settings = getattr(op, "made", None) or ("", None)
     if not kind:
@@ -97,7 +97,7 @@ def _device(name: Any) -> str:
 
 
 def _class(name: Any) -> Any:
-    """Return a class of tensors, which a tape says that one is of."""
+    """Return a class of tensors, by name."""
     if tuple(text(name).rpartition(".")[::2]) not in _CLASSES:
         fail(f"{name!r} where a class of torch's must stand")
     return torch.Tensor if name == "torch.Tensor" else torch.nn.Parameter
@@ -114,4 +114,4 @@ READ: dict[str, Callable[..., Any]] = {
     "torch class": _class,
     "torch device": lambda name: torch.device(_device(name)), "torch Size": lambda *ns: torch.Size(map(count, ns)),
 }
-"""What makes a value of what stands for it."""
+"""Makes values from their JSON, by tag."""

@@ -1,4 +1,4 @@
-"""save: a tape into a file."""
+"""save: writes a tape into a file."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ from tapegrad.tree.signature import Recorded, Signature, ValueAndGradients
 
 
 class Unsaved(Exception):
-    """What a file cannot hold; the message says what it is, and what to do."""
+    """Raised for a value that a file cannot hold; the message names it, and what to do."""
 
 
 def save(tape: Tape, path: str | os.PathLike[str], values: bool = True) -> None:
-    """Write a tape to a file, all of it or nothing: what stood there stays until the new one is complete."""
+    """Write a tape to a file, completely or not at all: the old file stays until the new one is complete."""
     content = to_bytes(tape, values)
     target = Path(path)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -85,7 +85,7 @@ def save(tape: Tape, path: str | os.PathLike[str], values: bool = True) -> None:
 
 
 def to_bytes(tape: Tape, values: bool = True, handed: dict[str, Any] | None = None) -> list[bytes]:
-    """Return what the file of a tape holds, in pieces; what `load` must be given is put into `handed`."""
+    """Return the pieces of a tape's file; objects that `load` must be given are added to `handed`."""
     tape = singly(tape.check())
     writer = Writer(values)
     writer.handed = {} if handed is None else handed
@@ -99,7 +99,7 @@ def to_bytes(tape: Tape, values: bool = True, handed: dict[str, Any] | None = No
 
 
 class Writer:
-    """One tape on its way into a file: the columns, and the tables that they refer to."""
+    """Builds a file from one tape: the columns, and the tables that they refer to."""
 
     def __init__(self, values: bool) -> None:
         self.keep = values
@@ -112,9 +112,9 @@ class Writer:
         self.places: list[Any] = []
         self.functions: list[Any] = []
         self.loops: list[Any] = []
-        self.numbers: dict[Any, int] = {}  # the number in its table of what has one
-        self.handed: dict[str, Any] = {}  # what `load` must be given, by name
-        self.alive: list[Any] = []  # so that its id stays its own
+        self.numbers: dict[Any, int] = {}  # positions in the tables
+        self.handed: dict[str, Any] = {}  # objects that `load` must be given, by name
+        self.alive: list[Any] = []  # so that ids are not reused
 
     def tape(self, tape: Tape) -> dict[str, Any]:
         """Return the columns of a tape, and the tables."""
@@ -171,7 +171,7 @@ class Writer:
             raise Unsaved(f"an operation of the kind {op.kind!r}")
 
     def place(self, op: Operation) -> int:
-        """Return the number of an operation's line, -1 where it has none."""
+        """Return the number of an operation's line, -1 if it has none."""
         if op.code is None:
             return -1
         key = ("place", id(op.code), op.lasti)
@@ -199,21 +199,21 @@ class Writer:
             self.alive.append(fn)
             nested = isinstance(fn, Subtape) and not fn.returns_more
             written = self.loop(fn) if type(fn) is Loop else self.subtape(fn) if nested else self.callable(fn)
-            self.numbers[key] = len(self.functions)  # behind the functions of a loop's body
+            self.numbers[key] = len(self.functions)  # after the functions of a loop's body
             self.functions.append(written)
         if fn is draw and op.kwargs.get("method") not in DRAWS and not torch_values.is_source(op.args[0]):
             raise Unsaved("a draw by an unknown method")
         return self.numbers[key]
 
     def loop(self, loop: Loop) -> Any:
-        """Return the number of a loop, which stands with its body behind those in it."""
+        """Return the reference to a loop, which stands with its body after the loops in it."""
         row = {"count": loop.count, "sizes": loop.sizes[1:], "reverse": loop.reverse,
                "steps": [[self.value(x) for x in values] for values in loop.steps], **self.rows(loop.body)}
         self.loops.append(row)
         return ["loop", len(self.loops) - 1]
 
     def subtape(self, fn: Subtape) -> Any:
-        """Return the number of what carries a tape, which stands among the loops as one that runs once."""
+        """Return the reference to another subtape, which stands among the loops with count 0."""
         if Subtape.kinds.get(fn.kind) is not type(fn):
             raise Unsaved(f"{getattr(fn, '__name__', fn.noun)}, a {fn.noun} of a kind that no file has")
         sizes = (len(fn.body.inputs) - 1, 0, 0)
@@ -225,11 +225,11 @@ class Writer:
     # -- values
 
     def argument(self, x: Any) -> Any:
-        """Return what stands for an argument: a variable is its number."""
+        """Return the JSON of an argument: a variable is its number."""
         return x.id if isinstance(x, Operation) else self.value(plain(x))
 
     def known(self, x: Any, arrays: bool) -> Any:
-        """Return what stands for the value of a call: its type, where that is all that is kept of it."""
+        """Return the JSON of a call's value, or of its type if no more is kept."""
         x = plain(x)
         kind = type(x)
         if kind is tuple or kind is list:
@@ -246,7 +246,7 @@ class Writer:
         return ["unknown", printable(type_name(x)), len(x) if isinstance(x, (tuple, Cotangents)) else 0]
 
     def value(self, x: Any) -> Any:
-        """Return what stands for a value; raise Unsaved for one that the format does not know."""
+        """Return the JSON of a value; raise Unsaved for one that the format does not know."""
         kind = type(x)
         if kind is float:
             return x if math.isfinite(x) else ["float", repr(x)]
@@ -280,11 +280,11 @@ class Writer:
         return ["int", x if abs(x) < 2**63 else hex(x)]
 
     def array(self, x: Any) -> Any:
-        """Return the number of an array, whose bytes are put down once."""
+        """Return the reference to an array, whose bytes are written once."""
         if x.dtype.kind not in "biufc":
             raise Unsaved(f"an array of {x.dtype}, which the format does not know")
         if ("array", id(x)) not in self.numbers:
-            # as it lies in memory
+            # in memory order
             axes = [] if x.flags.c_contiguous else sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
             data = (x.transpose(axes) if axes else x).tobytes()
             self.numbers["array", id(x)] = len(self.arrays)
@@ -295,7 +295,7 @@ class Writer:
         return ["array", self.numbers["array", id(x)]]
 
     def generator(self, x: Any) -> Any:
-        """Return what stands for a random generator: its kind, and not its state, which every draw changes."""
+        """Return the JSON of a random generator: its kind without its state, which every draw changes."""
         if x is GLOBAL:
             return ["global generator"]
         bits = type(x.bit_generator if hasattr(x, "bit_generator") else x._bit_generator).__name__
@@ -304,8 +304,8 @@ class Writer:
         return ["generator", type(x).__name__, bits]
 
     def callable(self, x: Any) -> Any:
-        """Return the name of a function or class: of tapegrad's, of a library's, or else of
-        one that `load` is given.
+        """Return the JSON of a function or class: a name of tapegrad's or of a library's, else one that `load` must be
+        given.
         """
         name = getattr(x, "__name__", "")
         if isinstance(x, Steps) or type(x.__dict__.get("of") if isinstance(x, Op) else None) is Steps:
@@ -340,24 +340,24 @@ class Writer:
         return ["given", self.given(x)]
 
     def given(self, x: Any) -> str:
-        """Return the name of a function, class or object that `load` must be given, and keep it."""
+        """Return the name of a function, class or object that `load` must be given, and note it."""
         name = handed_name(x)
-        if name.startswith("tapegrad.") and "<" in name:  # nobody can name it, and nobody could give it
+        if name.startswith("tapegrad.") and "<" in name:  # a reader cannot name or give it
             raise Unsaved(f"{getattr(x, '__name__', name)}, which tapegrad has made while it traced")
         self.handed[name] = x
         return name
 
     def function(self, x: Any) -> Any:
-        """Return what stands for the function of the tape: its name and its type."""
+        """Return the JSON of the tape's function: its name and its type."""
         if isinstance(x, Recorded):
             return ["function", x.__name__, x._type_name, x.__name__]
         name = handed_name(x) if callable(x) else type(x).__name__
         return ["function", printable(name_of(x)), printable(type_name(x)), printable(name)]
 
-    # -- how values are nested
+    # -- nesting
 
     def structure(self, x: Structure, bare: bool = False) -> int:
-        """Return the number of a structure; of a function, which is `bare`, what was captured is kept, and no more."""
+        """Return the number of a structure; of a `bare` one, a function's, only the captured values are kept."""
         key = ("structure", id(x))
         if key not in self.numbers:
             self.numbers[key] = len(self.structures)
@@ -369,8 +369,8 @@ class Writer:
         return self.numbers[key]
 
     def node(self, node: Any, places: dict[int, int], start: int, bare: bool) -> list[Any]:
-        """Return what stands for one part: its kind, whether it has leaves, the numbers of its
-        parts, and what else makes it.
+        """Return the JSON of one part: its kind, whether it has leaves, its children's numbers, and its other
+        parameters.
         """
         if isinstance(node, Leaf):
             return ["leaf", node.index - start]
@@ -400,7 +400,7 @@ class Writer:
         return [kind, node.leafy, children, names, self.callable(node.cls)]
 
     def container(self, node: Container, children: list[int]) -> tuple[str, list[Any], list[int]]:
-        """Return the kind of a container, what else makes it, and its parts in the order of the container itself."""
+        """Return the kind of a container, its other parameters, and its children in the container's own order."""
         example: Any = node.make(node.metadata, tuple(range(len(children))))  # type: ignore[arg-type]
         if node.type in (tuple, list):
             return node.type.__name__, [], children
@@ -432,8 +432,7 @@ class Writer:
 
 
 def parts_first(root: Any) -> list[Any]:
-    """Return the parts of a nesting, each once and after its own parts, but for one that refers
-    to what it is a part of.
+    """Return the parts of a nesting, each once and after its children, except for references back to a containing part.
     """
     order: list[Any] = []
     seen, stack = set(), [(root, False)]

@@ -1,1 +1,1 @@
-"""A tape as a graph: for networkx, for Graphviz, and as a picture that is drawn without it."""
+"""A tape as a graph: for networkx, for Graphviz, and as a picture drawn without it."""

@@ -1,4 +1,4 @@
-"""by_lines: a box for each line of the program, with counts, for tapes too long to draw each operation."""
+"""by_lines: pictures with a box for each source line, for tapes too long to draw each operation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tapegrad.show.graph.words import derivative, value_text
 from tapegrad.show.line import Places, heading, shorten, tidy
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 
-MOST = 300  # boxes; where there are more lines, those of one function share a box, then those of one file
-FEW = 12  # inputs that have a box each
+MOST = 300  # boxes; if there are more lines, those of one function share a box, then those of one file
+FEW = 12  # inputs that get a box each
 WIDEST = 48
 _PLUMBING = frozenset(["getfield", "pack"])
 
 
 class _Level(NamedTuple):
-    """What the operations of one box have in common, and how that is called."""
+    """A way to group operations into boxes: its name, the key of a group, and the title of a box."""
 
     name: str
     key: Callable[[Location], Hashable]
@@ -39,7 +39,7 @@ _LEVELS = (_Level("source line", lambda at: (at.file, at.line), lambda at: at.so
 
 
 class _Place(NamedTuple):
-    """Where an operation is drawn: its column, its role, its line or its argument."""
+    """The box of an operation: its column, its role, its line or its argument."""
 
     reverse: bool
     role: str
@@ -49,7 +49,7 @@ class _Place(NamedTuple):
 def by_lines(tape: Tape) -> Picture:
     """Return a picture with a box for each source line and half of the tape, in linear time.
 
-    An arrow to an earlier line is a loop's; a line that goes on from its own last value is marked ↻.
+    An arrow to an earlier line comes from a loop; a line that uses its own last value is marked ↻.
     """
     return _Lines(tape).picture()
 
@@ -133,7 +133,7 @@ class _Lines:
         return "\n".join([*lines, *([f"cost: {', '.join(filter(None, cost))}"] if any(cost) else [])])
 
     def _beside(self, place: _Place) -> int | None:
-        """Return the forward box of the same line or input; the seed's is the last one that has the value."""
+        """Return the forward box of the same line or input; for the seed, the box that holds the value."""
         value = self.sides.value
         if place.role == "seed" and value in self.member:
             return self.first[self.member[value]]
@@ -151,7 +151,7 @@ def _role(op: Operation, sides: Sides) -> str:
 
 
 def _root(label: str) -> str:
-    """Return the argument that a nested input is part of: `w` of `w['b'][0]`."""
+    """Return the argument that contains a nested input: `w` of `w['b'][0]`."""
     return label.partition("[")[0].partition(".")[0]
 
 
@@ -164,8 +164,8 @@ def _name(op: Operation) -> str:
 
 
 def _later(used: Operation, op: Operation) -> bool:
-    """True if an operation stands behind the one that uses it, within a line of the forward half: it
-    comes from the loop's last turn.
+    """Return whether an operation comes from the loop's previous iteration: it stands after its user, within a line of
+    the forward half.
     """
     while (whole := whole_of(used)) is not None:
         used = whole

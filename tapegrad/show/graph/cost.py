@@ -1,4 +1,4 @@
-"""Cost: the bytes that an operation's value takes and the floating point operations behind it, from shapes."""
+"""Cost: estimates the bytes of an operation's value and its floating point operations, from shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tapegrad.tape.tape import Call, Operation, value_of
 
 _NUMBERS = {bool: 1, int: 8, float: 8, complex: 16}
 
-MOVES = frozenset([array, astype, copy])  # numbers, besides the ops that say it of their results
+MOVES = frozenset([array, astype, copy])  # ops that move numbers, besides those whose `memory` declares it
 
 REDUCTIONS = frozenset([
     "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean",
@@ -34,14 +34,14 @@ CUBIC = {"cholesky": 1 / 3, "det": 2 / 3, "slogdet": 2 / 3, "lu_factor": 2 / 3, 
 
 
 class Cost(NamedTuple):
-    """Bytes of the value, and flops; None where shapes do not tell. A function of one number counts as one flop."""
+    """Bytes of the value, and flops; None if shapes do not give them. A function of one number counts as one flop."""
 
     bytes: int | None
     flops: int | None
 
 
 def cost_of(op: Operation) -> Cost:
-    """Estimate what an operation takes; what a pullback computes is not known before it is primitivized.
+    """Estimate the cost of an operation; that of a pullback is unknown before the tape is primitivized.
 
     >>> from tapegrad.ops import matmul
     >>> from tapegrad.tape.tape import call
@@ -64,7 +64,7 @@ def cost_of(op: Operation) -> Cost:
 
 
 def bytes_of(value: Any) -> int | None:
-    """Return the memory of a number, an array or a tensor, of all in a tuple, list or dict; None for anything else."""
+    """Return the memory of a number, an array, a tensor, or all in a tuple, list or dict; None for anything else."""
     value = plain(value)
     if type(value) in _NUMBERS:
         return _NUMBERS[type(value)]
@@ -94,7 +94,7 @@ def _flops(fn: Op, args: list[Any], y: Any) -> int | None:
 
 
 def _product(args: list[Any], y: Any) -> int:
-    """Two for each number of the output and of the axis that is summed over."""
+    """Two flops for each number of the output and of the summed axis."""
     shape = shape_of(args[0])
     return 2 * _size(y) * (shape[-1] if shape else 1)
 

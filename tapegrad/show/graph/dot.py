@@ -11,7 +11,7 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\
 
 
 def to_dot(picture: Picture) -> str:
-    """Return DOT source: `dot -Tsvg` draws the reverse sweep upwards beside the forward one."""
+    """Return DOT source; `dot -Tsvg` draws the reverse sweep upwards beside the forward one."""
     lines = ["digraph tape {", f"  graph [label={quote(picture.title)} labelloc=t labeljust=l fontname=monospace "
                                "fontsize=12 newrank=true]",
              '  node [shape=box style="rounded,filled" fillcolor=white fontname=monospace fontsize=11]',
@@ -23,7 +23,7 @@ def to_dot(picture: Picture) -> str:
 
 
 def quote(value: str) -> str:
-    r"""Write text as a DOT string, in which no escape of Graphviz's has a meaning.
+    r"""Return text as a DOT string in which Graphviz's escapes are literal.
 
     >>> print(quote('a "b" \\N'))
     "a \"b\" \\N"
@@ -45,7 +45,7 @@ def _edge(picture: Picture, arrow: Arrow) -> str:
     if picture.saved(arrow):
         options = ["style=dashed", "constraint=false"]
     elif picture.boxes[arrow.head].reverse:
-        ends, options = (arrow.head, arrow.tail), ["dir=back"]  # ranked the other way round
+        ends, options = (arrow.head, arrow.tail), ["dir=back"]  # ranked in reverse
     shown = f" [{' '.join(options)}]" if options else ""
     return f"  n{ends[0]} -> n{ends[1]}{shown}"
 

@@ -1,4 +1,4 @@
-"""draw: the picture of a tape, chosen and written."""
+"""draw: chooses and writes the picture of a tape."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from tapegrad.tape.tape import Tape
 
 
 def draw(tape: Tape, form: str, path: str | Path | None = None, group: str | None = None) -> str:
-    """Return the picture of a tape as "svg", "html", "dot", or "cell" (what a notebook shows), and write it to `path`.
-
-    Raises ArgumentError for a group other than "operation", "line" or None.
+    """Return the picture of a tape as "svg", "html", "dot" or "cell" (for a notebook), and write it to `path`. Raises
+    ArgumentError for a group other than "operation", "line" or None.
     """
     content = {"svg": to_svg, "html": to_html, "dot": to_dot, "cell": to_cell}[form](picture(tape, group))
     if path is not None:
@@ -27,11 +26,11 @@ def draw(tape: Tape, form: str, path: str | Path | None = None, group: str | Non
 
 
 def picture(tape: Tape, group: str | None = None) -> Picture:
-    """Return what is to be drawn: a box for each operation, or (for a tape of more than 2000
-    operations) for each source line.
+    """Return the picture of a tape: a box for each operation, or (by default above 2000 operations) for each source
+    line.
 
-    Raises ArgumentError for a group other than "operation", "line" or None, and for "operation" where the
-    picture would be endless.
+    Raises ArgumentError for a group other than "operation", "line" or None, and for "operation" if the picture would be
+    too large.
     """
     if group is not None and group not in GROUPS:
         raise ArgumentError(f"there is no group {group!r}", try_=f"one of {', '.join(map(repr, GROUPS))}")

@@ -23,19 +23,19 @@ WIDEST = 32  # characters of a box
 def fold(tape: Tape) -> Picture:
     """Return a picture with a box for each operation that computes something.
 
-    A triple is one box, and so is a pullback's call with the cotangents taken out of it. Constants are written where
-    they are used, and guards belong to the box of what they guard.
+    A triple is one box, and so is a pullback's call with the operations that unpack its cotangents. Constants are
+    written where they are used, and a guard belongs to the box of the value that it guards.
     """
     return Folding(tape).picture()
 
 
 class Folding:
-    """A tape whose operations are gathered into boxes."""
+    """A tape whose operations are grouped into boxes."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape, self.sides = tape, Sides(tape)
         self.triples = any(map(is_triple, tape))
-        self.home: dict[Operation, Operation] = {}  # what an operation is drawn with: the first operation of its box
+        self.home: dict[Operation, Operation] = {}  # the first operation of an operation's box
         self.groups: dict[Operation, list[Operation]] = {}
         self.guards: dict[Operation, list[Guard]] = {}
         self.places = Places()
@@ -46,7 +46,7 @@ class Folding:
             self._settle(op, used)
 
     def _settle(self, op: Operation, used: set[Operation]) -> None:
-        """Decide which box an operation belongs to, if it is drawn at all."""
+        """Assign an operation to a box, if it is drawn at all."""
         kept = op is self.sides.value or op is self.tape.result or op in self.sides.gradients
         if op is self.sides.end or (op.id == 1 and op not in used and not kept):
             return
@@ -63,7 +63,7 @@ class Folding:
             home = of
         if op.fn is conform and self._sums(op.args[0]):
             home = self.home[op.args[0]]
-        if op.fn is pack:  # a tuple that is taken apart and packed again
+        if op.fn is pack:  # a tuple that is unpacked and packed again
             homes = {self.home.get(part) for part in operands(op)}
             again = homes.pop() if len(homes) == 1 else None
             home = again if isinstance(again, Call) and again.fn is pack else home
@@ -71,7 +71,7 @@ class Folding:
         self.groups.setdefault(home, []).append(op)
 
     def _sums(self, op: Operation) -> bool:
-        """True for the sum that is a gradient but for its type and shape."""
+        """Return whether an operation is an accumulation with a box of its own: a gradient, but for type and shape."""
         return op in self.home and role_of(op) == "accumulation" and self.home[op] is op
 
     def picture(self) -> Picture:
@@ -89,18 +89,17 @@ class Folding:
         return Picture(heading(self.tape), boxes, [Arrow(*ends, count) for ends, count in arrows.items()])
 
     def _beside(self, home: Operation, before: int | None) -> int | None:
-        """Return the forward box beside which an operation stands; one that does not tell
-        stands where the one before it does.
+        """Return the forward box beside which an operation stands; without a partner, that of the operation before it.
         """
         partner = self.sides.partner(home) if home not in self.partial else None
         found = self.home.get(partner) if partner is not None else None
         return before if found is None or self.sides.reverse(found) else found.id
 
     def value_of(self, home: Operation, group: list[Operation]) -> Operation:
-        """Return the operation that holds a box's value: of a triple its first field."""
+        """Return the operation that holds a box's value: the first field of a triple."""
         return next((op for op in group if is_triple(whole_of(op)) and op.args[1] == 0), home)
 
-    # -- what is written
+    # -- texts
 
     def _box(self, home: Operation, group: list[Operation], beside: int | None) -> Box:
         shown = self.value_of(home, group)
@@ -121,7 +120,7 @@ class Folding:
         return "operation" if role in ("primal", "triple") else role
 
     def _texts(self, home: Operation, shown: Operation, group: list[Operation]) -> tuple[str, str]:
-        """Return what is computed, and what came out."""
+        """Return the title and the detail of a box: the expression, and its value."""
         value = value_text(group[-1] if self._role(home, group) == "gradient" else shown)
         if home in self.sides.gradients:
             wanted = ", ".join(derivative(x.label or x.name) for x in self.sides.gradients[home])
@@ -151,13 +150,13 @@ class Folding:
         return f"{self.tape.name or 'result'} = {value}" if shown is self.sides.value else value
 
     def _pulled(self, home: Operation) -> str:
-        """Return the name of the function that a pullback belongs to."""
+        """Return the name of a pullback's function."""
         triple = self.sides.partner(home)
         return (tidy(getattr(triple.args[0], "__name__", "a call")) if is_triple(triple)
                 else "a call")
 
     def parts(self, total: Operation) -> list[Operation]:
-        """Return the contributions that were added up to a cotangent."""
+        """Return the contributions that a cotangent sums."""
         found: list[Operation] = []
         for arg in total.args:
             if isinstance(arg, Operation):
@@ -165,7 +164,7 @@ class Folding:
         return found
 
     def source(self, part: Operation) -> str:
-        """Write which call a contribution to a cotangent comes from, by its sign or its name."""
+        """Return the call that a contribution to a cotangent comes from, by its sign or its name."""
         home = self.home.get(part)
         triple = self.sides.partner(home) if home is not None else None
         if not is_triple(triple):
@@ -178,7 +177,7 @@ class Folding:
         return tidy(expression(fn, args, op.kwargs, self.name))
 
     def name(self, op: Operation) -> str:
-        """Write an operation where it is used: an input by its label, a constant by its value, a cotangent as one."""
+        """Return an operation as an expression shows it: an input's label, a constant's value, a cotangent's `d…`."""
         if isinstance(op, Input):
             return op.label or op.name
         if op not in self.home:
@@ -208,14 +207,14 @@ class Folding:
 
 
 def _value(op: Operation) -> str:
-    """Write a value in brief, "" where that says no more than the type."""
+    """Return a value in brief, "" if that adds nothing to the type."""
     found = "" if not has_value(op) else tidy(short(op.val, 120))
     return "" if found == f"<{op.type}>" else found
 
 
 def varying(tape: Tape) -> set[Operation]:
-    """Return what depends on an input or on chance; the rest is constant, and written where it is used. So is nothing
-    on a tape without inputs.
+    """Return the operations that depend on an input or on random numbers; the others are constant, and written where
+    they are used. On a tape without inputs all operations count as varying.
     """
     if len(tape.inputs) < 2:
         return set(tape)
@@ -227,8 +226,8 @@ def varying(tape: Tape) -> set[Operation]:
 
 
 def _partial_sums(tape: Tape) -> set[Operation]:
-    """Return the accumulations that another one of the same cotangent follows: they stand where the sweep is, and the
-    last beside its variable.
+    """Return the accumulations that are not the last of their cotangent: they stand in the sweep's order, and the last
+    beside its variable.
     """
     sums = [op for op in tape if op.purpose == "accumulation"]
     last = {op.origin: op for op in sums}
@@ -236,13 +235,13 @@ def _partial_sums(tape: Tape) -> set[Operation]:
 
 
 def flowing(op: Operation) -> list[Operation]:
-    """Return the operations whose values flow into one: `conform` only looks at its input's shape."""
+    """Return the operations whose values flow into one: `conform` takes only a shape from its second argument."""
     return (operands(op)[:1] if op.fn is conform and isinstance(op.args[0], Operation)
             else operands(op))
 
 
 def amount(count: int | None, unit: str) -> str:
-    """Write a number of bytes or flops; "" for none.
+    """Return a number of bytes or flops as text; "" for none.
 
     >>> amount(24, "B"), amount(12_345_678, "flop"), amount(0, "flop")
     ('24 B', '12.3 Mflop', '')

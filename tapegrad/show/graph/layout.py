@@ -1,4 +1,4 @@
-"""Layout: where each box stands, and the path of each arrow, in pixels."""
+"""Layout: the position of each box and the path of each arrow, in pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.graph.rows import Column, Node, assign, columns, settle
 
-CHARACTER, SMALL = 7.9, 6.7  # the width of a character of a title, and of a detail
+CHARACTER, SMALL = 7.9, 6.7  # character widths of a title and of a detail
 HEIGHT, CHANNEL, GAP, TRACK, MARGIN, TOP = 44.0, 26.0, 22.0, 6.0, 24.0, 74.0
 ROUND = 6.0  # the radius of a corner
 
@@ -34,7 +34,7 @@ class Placed(NamedTuple):
 
 
 class Route(NamedTuple):
-    """An arrow's path, and where and in which direction its head points."""
+    """The path of an arrow, and the position and direction of its head."""
 
     path: str
     tip: tuple[float, float]
@@ -57,11 +57,10 @@ def width_of(box: Box) -> float:
 
 
 def layout(picture: Picture) -> Layout:
-    """Place everything: the forward column on the left, downwards, the reverse one on the right, upwards.
+    """Place all boxes and arrows: the forward column on the left, downwards, the reverse one on the right, upwards.
 
-    Within a column, arrows are curves that bend only between the rows. Those to the other column, and those of a loop,
-    run along channels below the rows and lanes beside the columns, so that no arrow passes behind a box that it has
-    nothing to do with.
+    Within a column, arrows are curves that bend only between rows. Arrows to the other column, and those of a loop, run
+    along channels below rows and lanes beside columns, so that no arrow passes behind an unrelated box.
     """
     row = assign(picture)
     both = columns(picture, row)
@@ -84,14 +83,14 @@ class _Router:
         return "right" if self.picture.boxes[arrow.head].reverse else "left"
 
     def _clear(self, key: int) -> bool:
-        """True if nothing stands between a box and the lanes in the middle."""
+        """Return whether no other box separates a box from the lanes in the middle."""
         reverse = self.picture.boxes[key].reverse
         nodes = [node for node in self.both[reverse].rows[self.row[key]] if isinstance(node, int)]
         return nodes[0 if reverse else -1] == key
 
     def _channels(self, arrow: Arrow) -> tuple[int | None, int | None]:
-        """Return the rows below which an arrow leaves its tail and reaches its head sideways; None
-        where it needs no channel.
+        """Return the rows below which an arrow leaves its tail and reaches its head sideways; None for an end that
+        needs no channel.
         """
         tail, head = self.row[arrow.tail], self.row[arrow.head]
         side = self._side(arrow)
@@ -100,7 +99,7 @@ class _Router:
         return (tail, head - 1) if side == "left" else (tail - 1, head)
 
     def _tracks(self) -> dict[tuple[int, int], int]:
-        """Number, in each channel, the boxes whose arrows run along it."""
+        """Number the boxes of each channel whose arrows run along it."""
         found: dict[tuple[int, int], int] = {}
         counts: dict[int, int] = defaultdict(int)
         for arrow in self.around:
@@ -133,7 +132,7 @@ class _Router:
         self.width += MARGIN + (GAP + TRACK * (max(lanes.values()) + 1) if lanes else 0)
 
     def _y(self) -> None:
-        """Make the channel below a row higher where arrows run along it or go far."""
+        """Place the rows; the channel below a row is higher if arrows run along it or go far."""
         used: dict[int, int] = defaultdict(int)
         for (channel, _), track in self.tracks.items():
             used[channel] = max(used[channel], track + 1)
@@ -164,7 +163,7 @@ class _Router:
         return Layout(round(self.width, 1), round(self.height, 1), boxes, routes, (middles[0], middles[1]))
 
     def _ports(self) -> dict[Arrow, float]:
-        """Return how far from its head's centre each arrow arrives: side by side, in the order in which they come."""
+        """Return each arrow's offset from its head's centre; arrows arrive side by side, ordered by their origins."""
         arriving: dict[tuple[int, bool], list[tuple[float, Arrow]]] = defaultdict(list)
         for arrow in self.picture.arrows:
             chain = self.both[self.picture.boxes[arrow.head].reverse].chains.get(arrow)
@@ -183,7 +182,7 @@ class _Router:
         return ports
 
     def _along(self, arrow: Arrow, chain: list[Node]) -> Route:
-        """Follow a chain of nodes: straight past each row, and a curve between two rows."""
+        """Return the route along a chain of nodes: straight past each row, a curve between two rows."""
         down = not self.picture.boxes[arrow.head].reverse
         tail, head = self.placed[arrow.tail], self.placed[arrow.head]
         x, y = tail.x, tail.bottom if down else tail.top
@@ -205,7 +204,7 @@ class _Router:
         return Route("".join(path), (x, head.top if down else head.bottom), "down" if down else "up")
 
     def _around(self, arrow: Arrow) -> Route:
-        """Go along channels and a lane, with round corners."""
+        """Return the route along channels and a lane, with round corners."""
         leave, enter = self._channels(arrow)
         at, start, end, pointing = self._ends(arrow)
         if leave is None and enter is None and self.row[arrow.tail] == self.row[arrow.head]:
@@ -222,9 +221,7 @@ class _Router:
         return [(end[0], y), (at, y)]
 
     def _ends(self, arrow: Arrow) -> tuple[float, tuple[float, float], tuple[float, float], str]:
-        """Return the x of an arrow's lane, where it leaves its tail, where it reaches its
-        head, and in which direction.
-        """
+        """Return the x of an arrow's lane, the points at its tail and its head, and its direction at the head."""
         tail, head, side, port = self.placed[arrow.tail], self.placed[arrow.head], self._side(arrow), self.ports[arrow]
         leave, enter = self._channels(arrow)
         lane = TRACK * self.lanes[side][arrow.tail]
@@ -244,19 +241,19 @@ class _Router:
 
 
 def _before(end: tuple[float, float], pointing: str) -> tuple[float, float]:
-    """Return where the line ends and the arrow's head begins."""
+    """Return the point where the line ends and the arrow's head begins."""
     dx, dy = {"right": (-5, 0), "down": (0, -5), "up": (0, 5)}[pointing]
     return end[0] + dx, end[1] + dy
 
 
 def _lanes(arrows: Iterable[Arrow], row: dict[int, int]) -> dict[int, int]:
-    """Give the arrows of each box a lane, the same one to boxes whose arrows never pass the same row."""
+    """Return the lane of each box's arrows; boxes whose arrows never pass the same row may share one."""
     spans: dict[int, tuple[int, int]] = {}
     for arrow in arrows:
         low, high = sorted((row[arrow.tail], row[arrow.head]))
         known = spans.get(arrow.tail, (low, high))
         spans[arrow.tail] = min(low, known[0]), max(high, known[1])
-    free: list[int] = []  # by lane: the last row that is taken
+    free: list[int] = []  # by lane: the last occupied row
     found = {}
     for tail, (low, high) in sorted(spans.items(), key=lambda item: item[1]):
         lane = next((i for i, taken in enumerate(free) if taken < low), len(free))
@@ -266,7 +263,7 @@ def _lanes(arrows: Iterable[Arrow], row: dict[int, int]) -> dict[int, int]:
 
 
 def polyline(points: list[tuple[float, float]]) -> str:
-    """Write horizontal and vertical lines with round corners as an SVG path.
+    """Return horizontal and vertical lines with round corners as an SVG path.
 
     >>> polyline([(0, 0), (0, 20), (30, 20)])
     'M0 0L0 14Q0 20 6 20L30 20'

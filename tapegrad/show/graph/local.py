@@ -1,4 +1,4 @@
-"""local: the derivative of one operation, written as a textbook does."""
+"""local: the derivative of one operation, in textbook notation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from tapegrad.numbers.formatting import brief
 from tapegrad.show.graph.words import RAISED, derivative
 
-# By op and position of the argument: what stands before or behind its differential. {a} and {b} are the arguments, {y}
-# the value. An op that is not here is linear (its own name says it), or has a rule that needs more than a line.
+# By op and argument: the term with its differential. {a} and {b} are the arguments, {y} the value. An op without an
+# entry is linear, or has a rule that needs more than a line.
 TERMS: dict[str, tuple[str, ...]] = {
     "add": ("{da}", "{db}"), "subtract": ("{da}", "−{db}"), "multiply": ("{da}·{b}", "{a}·{db}"),
     "divide": ("{da}/{b}", "−{db}·{a}/{b}²"), "pow": ("{b}·{a}^({b}−1)·{da}", "{y}·log({a})·{db}"),
@@ -28,7 +28,7 @@ TERMS: dict[str, tuple[str, ...]] = {
 
 
 def local_derivative(fn: Any, names: Sequence[str], varies: Sequence[bool], y: str) -> str:
-    """Return the differential of a call in words, of the arguments that vary; "" where no line says it.
+    """Return the differential of a call as text, by the arguments that vary; "" if it needs more than a line.
 
     >>> from tapegrad.ops import divide
     >>> local_derivative(divide, ["a", "b"], [True, True], "y")

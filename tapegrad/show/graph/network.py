@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 def to_networkx(tape: Tape) -> networkx.DiGraph[Any]:
-    """Return a graph whose nodes are the operations' numbers, and whose edges lead from an operation to what uses it.
+    """Return a graph with a node for each operation, by number, and an edge from each operation to each of its users.
 
     A node has the attributes `op` (the function's name), `kind`, `role`, `text`, `type`, `value` (in brief), `note`,
-    `line` (`file:line`) and `source`; where shapes tell, also `bytes` and `flops`. An edge has `slots`: the positions
-    among the arguments, `fn` for the function. All are strings and integers, so that every format of networkx can write
-    them.
+    `line` (`file:line`) and `source`, and, if shapes determine them, `bytes` and `flops`. An edge has `slots`: the
+    argument positions, `fn` for the function. All are strings and integers, which every format of networkx can write.
 
     >>> from tapegrad.tape.tape import Input
     >>> tape = Tape()
@@ -33,7 +32,7 @@ def to_networkx(tape: Tape) -> networkx.DiGraph[Any]:
     nx: Any = needed("networkx")
     graph: networkx.DiGraph = nx.DiGraph(name=tape.name, result=0 if tape.result is None else tape.result.id)
     places = Places()
-    with collector:  # all that is made here stays
+    with collector:  # all objects made here stay alive
         for op in tape:
             graph.add_node(op.id, **_attributes(op, places))
             graph.add_edges_from((used, op.id, {"slots": ",".join(found)}) for used, found in _slots(op).items())
@@ -41,7 +40,7 @@ def to_networkx(tape: Tape) -> networkx.DiGraph[Any]:
 
 
 def _slots(op: Operation) -> dict[int, list[str]]:
-    """Return, by the number of an operation that this one uses, its places among the arguments."""
+    """Return the argument positions of each operand, by the operand's number."""
     found: dict[int, list[str]] = {}
     for i, arg in enumerate(op.args):
         if isinstance(arg, Operation):

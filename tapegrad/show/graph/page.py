@@ -1,4 +1,4 @@
-"""A picture as a page: one self-contained HTML file with search, details and what depends on what."""
+"""A picture as a page: one self-contained HTML file with search, details and dependencies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tapegrad.show.graph.layout import layout
 from tapegrad.show.graph.picture import Picture
 from tapegrad.show.graph.svg import text, to_svg
 
-_BAR, MOST = 52, 680  # pixels: the page's header; how high a notebook's cell gets
+_BAR, MOST = 52, 680  # pixels: the page's header; the greatest height of a notebook's cell
 
 
 def to_html(picture: Picture) -> str:
-    """Return a page with search, and with details on a card."""
+    """Return a page with search, and with a card for details."""
     return page(picture, picture.title, ("page.css", "page.js"), """\
 <input id="query" type="search" placeholder="search: op, %4, line, type … ( / )" aria-label="search the operations"/>
 <button id="out" title="smaller" aria-label="smaller">−</button>
@@ -26,8 +26,8 @@ def to_html(picture: Picture) -> str:
 
 
 def page(picture: Picture, title: str, names: Sequence[str], header: str, below: str) -> str:
-    """Return a page of a picture that needs no other file and no network, and that runs no script but its own: the last
-    of the files of these names, the others being style sheets.
+    """Return a page of a picture that needs no other file and no network, and runs no script but its own. `names` are
+    the files of its style sheets and, last, of its script.
     """
     *sheets, script = (files("tapegrad.show.graph").joinpath(name).read_text("utf-8") for name in names)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -55,14 +55,12 @@ def page(picture: Picture, title: str, names: Sequence[str], header: str, below:
 
 
 def to_cell(picture: Picture) -> str:
-    """Return what a notebook shows: the page in a frame of its own, so that neither's styles
-    and names touch the other's.
-    """
+    """Return a notebook's cell: the page in a frame of its own, so that styles and names do not clash."""
     return cell(picture, to_html(picture), _BAR, MOST)
 
 
 def cell(picture: Picture, page: str, below: int, most: int) -> str:
-    """Return a page as a notebook's cell: as high as its picture and so many pixels, up to the most."""
+    """Return a page as a notebook's cell, as high as its picture plus `below` pixels, at most `most`."""
     height = min(round(layout(picture).height) + 22 + below, most)
     style = f"width:100%;height:{height}px;border:0;border-radius:8px"
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(page, quote=True)}"></iframe>'

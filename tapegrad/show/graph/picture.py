@@ -1,4 +1,4 @@
-"""Picture: what is drawn of a tape, boxes and arrows in the order in which they are computed."""
+"""Picture: the drawing of a tape, as boxes and arrows in order of computation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ GROUPS = ("operation", "line")
 class Box(NamedTuple):
     """An operation with the plumbing around it, or the operations of one source line.
 
-    `reverse` tells the column, `beside` is the forward box that one of the reverse sweep belongs to, and one with
-    `lift` stands a layer above that. `guards` counts the facts that are guarded, and `marked` stands for the tape's
-    result.
+    `reverse` selects the column. `beside` is the forward box of a reverse box, which stands a layer above it if `lift`
+    is true. `guards` counts the guarded facts. `marked` is true for the tape's result.
     """
 
     key: int
@@ -31,7 +30,7 @@ class Box(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """How often what the box `tail` computes is used by the box `head`."""
+    """Data flow between two boxes: `head` uses values of `tail` so many `times`."""
 
     tail: int
     head: int
@@ -39,7 +38,7 @@ class Arrow(NamedTuple):
 
     @property
     def again(self) -> bool:
-        """True for an arrow back to an earlier box: a loop in the program."""
+        """Whether the arrow leads back to an earlier box: a loop in the program."""
         return self.tail >= self.head
 
 
@@ -52,11 +51,11 @@ class Picture(NamedTuple):
 
     @property
     def reverse(self) -> bool:
-        """True if there is a reverse sweep."""
+        """Whether there is a reverse sweep."""
         return any(box.reverse for box in self.boxes.values())
 
     def saved(self, arrow: Arrow) -> bool:
-        """True for an arrow from the forward to the reverse column: a value that is kept for the reverse sweep."""
+        """Return whether an arrow leads from the forward to the reverse column: a value kept for the reverse sweep."""
         return self.boxes[arrow.tail].reverse != self.boxes[arrow.head].reverse
 
 

@@ -1,4 +1,4 @@
-"""play: the steps of a tape as a page that plays them, and as one picture each."""
+"""play: the steps of a tape, as a page that plays them and as single pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BELOW = 240  # pixels of a notebook's cell under the picture
 
 
 def to_slide(picture: Picture, steps: Sequence[Any], i: int) -> str:
-    """Draw step `i`: boxes that have not appeared are pale, those in question have a thick frame, the words stand
+    """Draw step `i`: boxes that have not appeared are pale, the step's boxes have a thick frame, and its text stands
     below.
     """
     seen = {key for step in steps[:i + 1] for key in step.appear}
@@ -30,7 +30,7 @@ def to_slide(picture: Picture, steps: Sequence[Any], i: int) -> str:
 
 
 def to_page(picture: Picture, steps: Sequence[Any], cell: bool = False) -> str:
-    """Return a page that plays the steps, which needs no network; for a notebook's `cell` in a frame of its own."""
+    """Return a page that plays the steps and needs no network; with `cell`, in a frame for a notebook."""
     items = "\n".join(
         f'<li data-phase="{step.phase}" data-appear="{" ".join(map(str, step.appear))}" '
         f'data-lit="{" ".join(map(str, step.lit))}"><h2>{text(step.title)}</h2>'

@@ -1,4 +1,4 @@
-"""Rows: which row each box stands in, and the order of each row, after Sugiyama.
+"""Rows: the row of each box, and the order of each row, after Sugiyama.
 
 K. Sugiyama, S. Tagawa, M. Toda: Methods for visual understanding of hierarchical system structures (1981).
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import networkx
 
 Node = Hashable
-"""A box's key, or `(tail, row)`: where an arrow passes a row."""
+"""A box's key, or `(tail, row)` where an arrow passes a row."""
 Chain = list[Node]
 SWEEPS = 8
 
 
 def labour(picture: Picture) -> tuple[int, int]:
-    """Return how many rows all arrows pass, and how many nodes that makes where those of one box share theirs."""
+    """Return the number of rows that all arrows pass, and of their nodes, which arrows of one box share."""
     row = assign(picture)
     spans = [(a.tail, abs(row[a.tail] - row[a.head])) for a in picture.arrows if not a.again and not picture.saved(a)]
     longest: dict[int, int] = {}
@@ -34,7 +34,7 @@ def labour(picture: Picture) -> tuple[int, int]:
 
 
 class Column:
-    """One of the two columns: its nodes by row, in order, and the chain of nodes that each arrow runs along."""
+    """One of the two columns: its nodes by row, in order, and the chain of nodes along each arrow."""
 
     __slots__ = ("above", "below", "chains", "rows", "spot")
 
@@ -51,22 +51,22 @@ class Column:
         self.above[node], self.below[node] = [], []
 
     def link(self, upper: Node, lower: Node) -> None:
-        """Say that an arrow runs between two nodes in rows next to each other."""
+        """Add an arrow between two nodes in adjacent rows."""
         if lower not in self.below[upper]:
             self.below[upper].append(lower)
             self.above[lower].append(upper)
 
 
     def hangs(self, node: Node) -> bool:
-        """True for what hangs on by a single arrow: an input with one use, a gradient."""
+        """Return whether a node has a single arrow: an input with one use, a gradient."""
         return len(self.above[node]) + len(self.below[node]) == 1
 
     def main(self, nodes: list[Node]) -> list[Node]:
-        """Return those that do more than hang on, or all where none does."""
+        """Return the nodes with several arrows, or all if none has."""
         return [node for node in nodes if not self.hangs(node)] or nodes
 
     def room(self, node: Node, x: dict[Node, float], half: Callable[[Node], float], gap: float) -> tuple[float, float]:
-        """Return from where to where a node can be moved between its neighbours in the row."""
+        """Return the range in which a node can be moved between its neighbours in the row."""
         r, i = self.spot[node]
         nodes = self.rows[r]
         least = x[nodes[i - 1]] + half(nodes[i - 1]) + gap + half(node) if i else -math.inf
@@ -75,12 +75,10 @@ class Column:
 
 
 def assign(picture: Picture) -> dict[int, int]:
-    """Return the row of each box: a forward box stands below what it uses, a reverse box beside the
-    forward one it belongs to.
+    """Return the row of each box: a forward box stands below its operands, a reverse box beside its forward box.
 
-    A forward box's row is the longest path that leads to it; what uses at most one other stands just above its first
-    use. Where several reverse boxes belong to one forward box, the last of them stands beside it, and what it uses
-    below.
+    A forward box's row is the longest path that leads to it; a box with at most one operand stands just above its first
+    use. Of several reverse boxes of one forward box, the last stands beside it, and the boxes that it uses below.
     """
     nx: Any = needed("networkx")
     band = _layers(picture, nx)
@@ -105,7 +103,7 @@ def _layers(picture: Picture, nx: networkx) -> dict[int, int]:  # type: ignore[v
     band: dict[int, int] = {}
     for level, keys in enumerate(nx.topological_generations(graph)):  # type: ignore[attr-defined]
         band.update(dict.fromkeys(keys, level))
-    # of two arrows the one that leads here grows by what the one that leaves shrinks, or less
+    # moving a box down lengthens an incoming arrow by no more than it shortens an outgoing one
     for key in reversed(list(band)):
         if graph.in_degree(key) <= 1 and graph.out_degree(key):
             band[key] = min(band[head] for head in graph.successors(key)) - 1
@@ -129,7 +127,7 @@ def _within_bands(picture: Picture, band: dict[int, int], nx: networkx) -> netwo
 def columns(picture: Picture, row: dict[int, int]) -> tuple[Column, Column]:
     """Return the forward and the reverse column, with few crossings.
 
-    Arrows of one box run along the same nodes. The reverse column begins as the mirror image of the forward one.
+    Arrows of one box share nodes. The reverse column begins as the mirror image of the forward one.
     """
     count = max(row.values(), default=0) + 1
     both = Column(count), Column(count)
@@ -162,8 +160,8 @@ def columns(picture: Picture, row: dict[int, int]) -> tuple[Column, Column]:
 
 
 def _order(column: Column) -> None:
-    """Sort each row by the barycentre of the neighbours, downwards and upwards in turn, and keep the
-    order with fewest crossings.
+    """Sort each row by the barycentre of the neighbours, downwards and upwards in turn; keep the order with fewest
+    crossings.
     """
     best, fewest = [list(nodes) for nodes in column.rows], crossings(column)
     for sweep in range(SWEEPS):
@@ -191,7 +189,7 @@ def _by_barycentre(nodes: list[Node], neighbours: dict[Node, list[Node]], place:
 
 
 def crossings(column: Column) -> int:
-    """Count how often arrows cross between rows."""
+    """Return the number of crossings of arrows between rows."""
     total = 0
     for upper, lower in zip(column.rows, column.rows[1:]):
         place = {node: i for i, node in enumerate(lower)}
@@ -206,10 +204,10 @@ def crossings(column: Column) -> int:
 
 
 def settle(column: Column, half: Callable[[Node], float], gap: float, rounds: int = 30) -> dict[Node, float]:
-    """Return the x of each node's centre: near its neighbours', with `gap` between what stands side by side.
+    """Return the x of each node's centre: near its neighbours', with `gap` between nodes of one row.
 
-    Each row in turn is moved to the least squares fit to its neighbours; long arrows weigh more, and what hangs on by
-    one arrow less. In the end, what can run straight does.
+    Each row in turn is moved to the least squares fit to its neighbours; long arrows weigh more, nodes with a single
+    arrow less. Finally chains are straightened where there is room.
     """
     x: dict[Node, float] = {}
     for nodes in column.rows:
@@ -237,13 +235,13 @@ def settle(column: Column, half: Callable[[Node], float], gap: float, rounds: in
 
 
 def _weight(column: Column, node: Node, other: Node) -> float:
-    """Return how strongly a node is pulled to stand above or below another."""
+    """Return the weight with which a node is pulled to stand above or below another."""
     passing = isinstance(node, tuple) + isinstance(other, tuple)
     return 0.2 if column.hangs(other) and not column.hangs(node) else (1.0, 2.0, 8.0)[passing]
 
 
 def _spines(column: Column) -> list[list[Node]]:
-    """Return what should run straight: an arrow past several rows, boxes that follow one another."""
+    """Return the chains that should run straight: an arrow past several rows, boxes that follow one another."""
     follows: dict[Node, Node] = {}
     for nodes in column.rows:
         for node in nodes:
@@ -264,7 +262,7 @@ def _spines(column: Column) -> list[list[Node]]:
 
 def _straighten(column: Column, spine: list[Node], x: dict[Node, float], half: Callable[[Node], float],
                 gap: float) -> None:
-    """Give as many nodes of a spine in turn the same x as there is room for."""
+    """Give successive nodes of a spine the same x as far as there is room."""
     run: list[Node] = []
     low, high = -math.inf, math.inf
     for node in [*spine, None]:
@@ -279,7 +277,7 @@ def _straighten(column: Column, spine: list[Node], x: dict[Node, float], half: C
 
 
 def _offsets(nodes: Iterable[Node], half: Callable[[Node], float], gap: float) -> list[float]:
-    """Return how far each node's centre is from the first one's, where they stand as near as they may."""
+    """Return the least distance of each node's centre from the first one's."""
     found: list[float] = []
     before = 0.0
     for node in nodes:
@@ -289,10 +287,10 @@ def _offsets(nodes: Iterable[Node], half: Callable[[Node], float], gap: float) -
 
 
 def _fit(wants: list[float], weights: list[float], offsets: list[float]) -> list[float]:
-    """Return the positions nearest to `wants` that are at least their offsets apart: isotonic regression by
-    pooling adjacent violators.
+    """Return the positions nearest to `wants` that keep at least their offsets apart: isotonic regression by pooling
+    adjacent violators.
     """
-    pools: list[tuple[float, float, int]] = []  # mean, weight, how many
+    pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for want, weight, offset in zip(wants, weights, offsets):
         mean, heavy, many = want - offset, weight, 1
         while pools and pools[-1][0] > mean:

@@ -1,4 +1,4 @@
-"""Sides: which operations of a tape are its reverse sweep, and which forward operation each of them belongs to."""
+"""Sides: the reverse sweep of a tape, and the forward operation that each of its operations belongs to."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tapegrad.tree.signature import ValueAndGradients
 
 
 class Sides:
-    """How a tape divides into a forward and a reverse half.
+    """The division of a tape into a forward and a reverse half.
 
-    `begin` is the number of the first operation of the reverse sweep (beyond the last one where there is none), `value`
-    what the function returned, `gradients` the labels of the inputs whose gradient an operation is.
+    `begin` is the number of the first operation of the reverse sweep (beyond the last operation if there is none),
+    `value` the value of the function, `gradients` the inputs whose gradient an operation is.
     """
 
     __slots__ = ("begin", "end", "gradients", "tape", "value")
 
     def __init__(self, tape: Tape) -> None:
         self.tape, self.value = tape, tape.result
-        self.end: Operation | None = None  # what packs value and gradients into the result: no part of the mathematics
+        self.end: Operation | None = None  # packs value and gradients into the result
         self.gradients: dict[Operation, list[Input]] = {}
         parts = _value_and_gradients(tape)
         if parts is not None:
@@ -34,12 +34,11 @@ class Sides:
         self.begin = reverse_start(tape) + 1 if parts is not None else len(tape) + 1
 
     def reverse(self, op: Operation) -> bool:
-        """True for an operation of the reverse sweep."""
+        """Return whether an operation belongs to the reverse sweep."""
         return op.id >= self.begin and op is not self.value
 
     def partner(self, op: Operation) -> Operation | None:
-        """Return the operation of the forward half that one of the reverse half stands beside,
-        None where nothing tells.
+        """Return the forward operation beside which a reverse operation stands, None if its origin does not name one.
         """
         if op in self.gradients:
             return self.gradients[op][0]
@@ -47,13 +46,13 @@ class Sides:
             return self.value
         triple: Operation | None = whole_of(op.fn)
         if triple is not None:
-            return triple  # of a pullback's call
+            return triple  # `op` calls its pullback
         number = op.origin.of if op.origin is not None and op.purpose in BESIDE else 0
         return self.tape[number] if 0 < number < self.begin else None
 
 
 def _value_and_gradients(tape: Tape) -> tuple[Any, ...] | None:
-    """Return what the result of a gradient tape holds, None on any other tape."""
+    """Return the parts of a gradient tape's result, None for any other tape."""
     end = tape.result
     if not isinstance(end, Call) or end.purpose != "result":
         return None

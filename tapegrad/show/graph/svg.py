@@ -1,4 +1,4 @@
-"""A picture as SVG: one file that needs nothing else, light or dark as its reader's screen is."""
+"""A picture as SVG: one self-contained file, light or dark as the reader's screen is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tapegrad.show.graph.picture import Arrow, Box, Picture
 from tapegrad.show.line import shorten
 from tapegrad.show.styles import STYLES
 
-# The hues are those of the terminal's styles (Okabe and Ito's); a forward operation has that of a triple.
+# The hues of the terminal's styles (Okabe and Ito's); a forward operation has the triple's.
 HUES = {role: STYLES[style].split()[-1] for role, style in {
     "operation": "triple", "seed": "seed", "pullback": "pullback", "accumulation": "accumulation",
     "gradient": "gradient", "guard": "guard"}.items()}
@@ -46,8 +46,8 @@ font-family:ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace}
 
 
 def text(value: str) -> str:
-    """Make any text safe inside markup: escaped, without what XML forbids, without marks that
-    turn the direction of reading.
+    """Return text that is safe inside markup: escaped, without characters that XML forbids, without bidirectional
+    controls.
 
     >>> text('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'
@@ -56,7 +56,7 @@ def text(value: str) -> str:
 
 
 def to_svg(picture: Picture, style: str = "", below: Sequence[str] = ()) -> str:
-    """Draw a picture, with rules of style besides its own, and lines of text below it."""
+    """Return a picture as SVG, with `style` rules besides its own, and lines of text `below` it."""
     placed, heading = layout(picture), shorten(picture.title, 100, "…")
     lines = [shorten(line, 110, "…") for line in below]
     width = max(placed.width, _legend(picture, 0)[1], *(2 * MARGIN + 8.5 * len(line) for line in (heading, *lines)))
@@ -76,7 +76,7 @@ def to_svg(picture: Picture, style: str = "", below: Sequence[str] = ()) -> str:
 
 
 def _line(line: str, i: int, end: float) -> str:
-    """Return a line of text below the picture, the first one as a heading."""
+    """Return a line of text below the picture; the first is a heading."""
     y = end + LINE * (i + 1)
     return f'<text class="{"told" if i else "heading"}" x="{MARGIN:.0f}" y="{y:.0f}">{text(line)}</text>'
 
@@ -112,7 +112,7 @@ def _box(box: Box, at: Placed) -> str:
 
 
 def _legend(picture: Picture, y: float) -> tuple[str, float]:
-    """Return the legend of what the picture holds, and its width."""
+    """Return the legend of the roles in a picture, and its width."""
     roles = {box.role for box in picture.boxes.values()}
     parts, x = [], MARGIN
     for role in (role for role in LEGEND if role in roles):

@@ -1,4 +1,4 @@
-"""Words: how an operation is written in a picture, as mathematics where there is a notation for it."""
+"""Words: operations as text in a picture, in mathematical notation where there is one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Name = Callable[[Operation], str]
 
 
 def expression(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: Name) -> str:
-    """Write a call.
+    """Return a call as text.
 
     >>> from tapegrad.ops import multiply, pow
     >>> expression(multiply, (2, -0.5), {}, str), expression(pow, (3.0, 2), {}, str)
@@ -53,7 +53,7 @@ def expression(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: Nam
 
 
 def argument(arg: Any, name: Name) -> str:
-    """Write an argument: an operation by its name, anything else by its value."""
+    """Return an argument as text: an operation by its name, anything else by its value."""
     if isinstance(arg, Operation):
         return name(arg)
     if type(untraced(arg)) is tuple and any(isinstance(part, Operation) for part in arg):
@@ -62,7 +62,7 @@ def argument(arg: Any, name: Name) -> str:
 
 
 def constant(value: Any) -> str:
-    """Write a value that the program brought along; an array of equal numbers as one of them.
+    """Return a constant value as text; an array of equal numbers as one of them.
 
     >>> import numpy as np
     >>> constant(np.ones(3)), constant(slice(1, None))
@@ -76,7 +76,7 @@ def constant(value: Any) -> str:
 
 
 def number(value: Any, digits: int = 6) -> str:
-    """Write a number in a few digits; "" for anything else.
+    """Return a number as text in a few digits; "" for anything else.
 
     >>> number(0.18181818181818182), number(-3), number([1])
     ('0.181818', '−3', '')
@@ -94,14 +94,14 @@ def number(value: Any, digits: int = 6) -> str:
 
 
 def value_text(op: Operation) -> str:
-    """Write what an operation's value is: the number itself, or the type of an array."""
-    if not has_value(op) or type(op.val) in (Scatter, Accumulator):  # those are written in the end, by `conform`
+    """Return an operation's value as text: the number, or the type of an array."""
+    if not has_value(op) or type(op.val) in (Scatter, Accumulator):  # their values are final only after `conform`
         return ""
     return number(op.val) or op.type
 
 
 def derivative(of: str) -> str:
-    """Write the cotangent of a variable.
+    """Return the name of a variable's cotangent.
 
     >>> derivative("a"), derivative("%4"), derivative("w['b']")
     ('da', 'd%4', "d(w['b'])")
@@ -110,5 +110,5 @@ def derivative(of: str) -> str:
 
 
 def _bracket(part: str) -> str:
-    """Put a part between brackets where it would be read wrongly without."""
+    """Return an operand, in brackets if it would be misread without them."""
     return f"({part})" if part.startswith("−") or (" " in part and part[0] not in "[(") else part
