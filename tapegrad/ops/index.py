@@ -73,7 +73,7 @@ def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype:
     return y if shape else y[()]
 
 
-MANY = 512  # number of rows from which column by column is faster; a long vector is added in one pass
+MANY = 512  # number of elements or rows from which the direct sums are faster
 
 
 def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:

@@ -1,6 +1,6 @@
-"""call_source: how a call is written in NumPy.
+"""call_source: the spelling of calls in NumPy.
 
-One row for each op that has a better spelling than a call of its implementation: `np.add.reduce` costs half of
+The table has a row for each op with a faster spelling than a call of its implementation: `np.add.reduce` costs half of
 `np.sum`, a method half of NumPy's Python wrapper.
 """
 
@@ -23,19 +23,19 @@ from tapegrad.tape.spec import NOTHING, Spec, spec_of
 from tapegrad.tape.tape import Call, Operation
 
 Write = Callable[[Any], str]
-"""Writes a value, or an operation, among the arguments of a call."""
+"""Writes a value or an operation as an argument of a call."""
 
 
 class Site:
-    """A call that is being written: its operation, its arguments as source text. `text` writes a value that is no
-    operation, and `name` returns a name by which the source knows a function, an array, a dtype.
+    """A call to be written: its operation and the texts of its arguments. `text` writes other values, and `name` binds
+    a function, array or dtype to a name in the source.
     """
 
     def __init__(self, op: Call, args: Sequence[str], text: Write, name: Callable[..., str]) -> None:
         self.op, self.args, self.text, self.name = op, args, text, name
 
     def call(self, name: str, *others: str) -> str:
-        """Write a call of a function by its name, with all arguments but some of those by keyword."""
+        """Write a call of a function by its name, with all arguments except the keywords in `others`."""
         keywords = [f"{key}={self.text(value)}" for key, value in self.op.kwargs.items() if key not in others]
         return f"{name}({', '.join([*self.args, *keywords])})"
 
@@ -54,14 +54,14 @@ UNARY = {ops.negative: "-", ops.positive: "+", ops.bitwise_invert: "~"}
 
 
 def ufunc_of(op: Call) -> np.ufunc | None:
-    """Return the ufunc that a call on arrays is, None if it is no ufunc's."""
+    """Return the ufunc equivalent to a call on arrays, None if there is none."""
     found = UFUNCS.get(op.fn) if not op.kwargs else None
-    # the operator's powers of bools are small integers, the ufunc's large ones
+    # powers of bools: the operator returns int8, the ufunc a wider integer
     return None if found is np.power and spec_of(op.args[0]).kind == "b" else found
 
 
 def is_calm(op: Operation) -> bool:
-    """True for a call on Python's numbers of which NumPy's function gives nan or inf where Python's raises."""
+    """Return whether a call is on Python's numbers, and NumPy's function returns nan or inf where Python's raises."""
     if type(op) is not Call or type(op.fn) is not Op or op.spec.type is not float or op.fn.effects.raises:
         return False
     python = op.fn is ops.divide or (op.fn.scalar is not None and op.fn is not ops.pow)
@@ -91,7 +91,7 @@ def _reduction(site: Site) -> str:
 
 
 def _axes(site: Site) -> str:
-    """Write that axes of length 1 come or go as an index."""
+    """Write `expand_dims` or `squeeze` as an index."""
     comes, axis = site.op.fn is ops.expand_dims, site.op.kwargs.get("axis", site.op.args[-1])
     ndim = site.op.spec.ndim if comes else spec_of(site.op.args[0]).ndim
     axes = {a % ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
@@ -100,7 +100,7 @@ def _axes(site: Site) -> str:
 
 
 def index_text(write: Write, index: Sequence[Any]) -> str:
-    """Write an index as it stands between brackets."""
+    """Write an index as the text between the brackets."""
     written = ", ".join(_part(write, part) for part in index)
     return f"{written}," if len(index) == 1 and written.startswith("(") else written or "()"
 
@@ -113,8 +113,8 @@ def _part(write: Write, part: Any) -> str:
 
 
 def path_text(write: Write, base: str, x: Spec, path: Path) -> str | None:
-    """Write the view that a path leads to of an array of this type; None where there is no short way, or it is
-    no view of what lies as `x`.
+    """Write the view that a path selects from the array `base` of type `x`; None if there is no short spelling, or if
+    with this memory layout it is no view.
     """
     if not path:
         return base
@@ -139,7 +139,7 @@ def path_text(write: Write, base: str, x: Spec, path: Path) -> str | None:
     return base
 
 
-# -- the table: op -> (does the row apply, how it is written)
+# -- the table: op -> (whether the row applies, the function that writes the call)
 
 Row = tuple[Callable[[Call], bool], Callable[[Site], str]]
 
@@ -150,7 +150,7 @@ def _array_first(op: Call) -> bool:
 
 _AXES: Row = (lambda op: _array_first(op) and (len(op.args) == 2 or op.kwargs.get("axis") is not None), _axes)
 def _view_text(op: Call, write: Write, base: str) -> str | None:
-    """Write what a read takes a part of: a view of the array that its path leads to."""
+    """Write the view that a read indexes: the array, or what its path selects from it."""
     x = spec_of(op.args[0])
     return path_text(write, base, x, op.kwargs.get("through", ())) if x.is_memory else None
 
@@ -177,7 +177,7 @@ SPELLINGS: dict[Op, Row] = {
 }
 
 
-# -- pieces of text
+# -- fragments of source, and helpers that it calls
 
 def comment(where: Location) -> str:
     """Write a source line as a comment."""
@@ -186,12 +186,12 @@ def comment(where: Location) -> str:
 
 
 def to_python(x: Any) -> Any:
-    """Return NumPy's number as Python's."""
+    """Return a NumPy scalar as a Python number, other values unchanged."""
     return x.item() if isinstance(x, np.generic) else x
 
 
 def is_integer(fact: Callable[[Any], Any], x: Any, expected: Any) -> bool:
-    """Return whether a number is rounded to an integer as it was recorded; nan and inf are to none."""
+    """Return whether `fact(x)`, which rounds to an integer, is the expected one; never for nan and inf."""
     try:
         return bool(fact(x) == expected)
     except (ArithmeticError, ValueError):
@@ -199,9 +199,7 @@ def is_integer(fact: Callable[[Any], Any], x: Any, expected: Any) -> bool:
 
 
 def loop_head(loop: Loop, each: Sequence[str], lists: Sequence[str], bind: Callable[..., str]) -> str:
-    """Write the line that begins a loop: `each` are the names of a run's steps and elements,
-    `lists` those of the sequences.
-    """
+    """Write the `for` line of a loop; `each` names the current steps and elements, `lists` the sequences."""
     found = [(values, range_of(values)) for values in
              (values[::-1] if loop.reverse else values for values in loop.steps)]
     sequences = [bind(values, "steps") if steps is None else repr(steps) for values, steps in found]

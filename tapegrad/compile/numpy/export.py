@@ -1,10 +1,10 @@
-"""export: a tape as a standalone module that imports NumPy only."""
+"""export: writes a tape as a standalone module that needs NumPy only."""
 
 from __future__ import annotations
 
 import re
 
-import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
+import tapegrad.compile.numpy.loop_source  # noqa: F401  (registers how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.inline_source import Vendor
 from tapegrad.compile.numpy.source import Source, write_source
@@ -18,7 +18,7 @@ from tapegrad.transforms.unroll import inline
 
 
 def to_python(tape: Tape, name: str = "") -> str:
-    """Return the source of a module with one function that computes what `tape.play` does; see `Tape.to_python`."""
+    """Return the source of a module with one function equivalent to `tape.play`; see `Tape.to_python`."""
     best = optimise(inline(optimise(roll(singly(flattened(tape))))), EXACT)
     _leave_level(best)
     vendor = Vendor()
@@ -43,9 +43,7 @@ def to_python(tape: Tape, name: str = "") -> str:
 
 
 def _leave_level(tape: Tape) -> None:
-    """Take out the guards of the order of differentiation, which is none where a module is called;
-    refuse a tape of another order.
-    """
+    """Delete the guards on the differentiation level, which is zero in a module; refuse a tape of another level."""
     for guard in [op for op in tape.ops if type(op) is Guard and op.fact == "nestlevel"]:
         if guard.expected:
             raise ArgumentError(f"{tape.name} asked for tg.nestlevel() inside {guard.expected} other derivatives",
@@ -60,7 +58,7 @@ def _summary(tape: Tape) -> str:
 
 
 def _misses(source: Source) -> list[str]:
-    """Write what is raised where the program might take another path than the one written down."""
+    """Write the function that makes the error for arguments with which the program might take another path."""
     lines = ["def _differs(number=-1):",
              '    """Say which argument or value is another than the program was recorded with."""']
     if source.guards:
@@ -81,7 +79,7 @@ def _standard_first(line: str) -> tuple[bool, str]:
 
 
 def _spaced(definitions: list[str]) -> list[str]:
-    """Set functions apart from constants."""
+    """Put blank lines around functions."""
     lines: list[str] = []
     for text in definitions:
         lines += ["", "", text, ""] if "\n" in text else [text]

@@ -1,4 +1,4 @@
-"""function: a tape as a Python function."""
+"""function: compiles a tape to a Python function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-import tapegrad.compile.numpy.loop_source  # noqa: F401  (how loops are written)
+import tapegrad.compile.numpy.loop_source  # noqa: F401  (registers how loops are written)
 from tapegrad.compile.argument_source import Unpacked
 from tapegrad.compile.numpy.program_lines import at_program
 from tapegrad.compile.numpy.source import Source, write_source
@@ -20,8 +20,8 @@ from tapegrad.tape.tape import Guard, Tape
 from tapegrad.trace.collector import collector
 
 _numbers = count(1)
-_freed: list[str] = []  # files of functions that are gone: a debugger may be going through the cache when that happens
-BY_BLAS = frozenset([solve_triangular, cholesky_pullback])  # what SciPy's BLAS is imported for
+_freed: list[str] = []  # files of freed functions, removed later: a debugger may be iterating over linecache
+BY_BLAS = frozenset([solve_triangular, cholesky_pullback])  # ops that are faster with SciPy's BLAS
 
 
 class Miss(GuardError):
@@ -38,25 +38,24 @@ class Miss(GuardError):
         super().__init__(what, where, "compile the function, which traces again, or trace it with these arguments")
 
     def describe(self) -> str:
-        """Return in a few words what differed."""
+        """Return a short description of the difference."""
         if self.guard is None:
             return "the type, shape or static value of an argument, or what the function read besides"
         return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
 
 
 class Unfit(ArgumentError):
-    """A mode cannot serve a program; no other tape of it could."""
+    """A mode cannot execute a program, whichever of its tapes is compiled."""
 
 
 def compile_tape(tape: Tape, fresh: Callable[[], bool] | None = None, checks: bool = True,
                  calm: bool = False) -> Callable[..., Any]:
-    """Return a function that computes what `tape.play` does, as straight-line Python: `function.source` is its text.
+    """Return a function equivalent to `tape.play`, compiled from straight-line Python, its `source` attribute.
 
-    `fresh` is asked at each call whether what the program read besides its arguments is still the same. Without
-    `checks` it takes its arguments for those that the tape was made for, and gives back nothing that it draws. A `calm`
-    one has NumPy compute what Python's functions raise of.
+    `fresh` is the freshness check made at each call. Without `checks` the function does not check its arguments, and
+    does not restore random generators after an error. If `calm`, NumPy computes where Python's functions may raise.
     """
-    with collector:  # a full collection walks the tape, and finds nothing
+    with collector:  # a full collection would walk the tape and find nothing
         _prepare(tape.check())
         return _compiled(tape, write_source(tape, calm=calm), fresh, checks)
 
@@ -79,17 +78,17 @@ def _compiled(tape: Tape, source: Source, fresh: Callable[[], bool] | None,
 
 
 def _prepare(tape: Tape) -> None:
-    """Import what other libraries compute faster; a tape that is run once never comes here."""
+    """Import faster implementations from other libraries, worthwhile only for tapes that run repeatedly."""
     if any(op.fn in BY_BLAS for op in tape.ops):
         load_blas()
 
 
 def assemble(tape: Tape, source: Source, fresh: Callable[[], bool] | None, checks: bool = True) -> str:
-    """Put the text of a function together: the check of its arguments, its body."""
+    """Return the text of a function: freshness check, argument checks, body."""
     unpacked = Unpacked(tape, source.leaves, source.bind, "raise miss()")
     body = [*(["if not fresh(): raise miss()"] if fresh is not None else []), *(unpacked.lines if checks else [])]
     inner = [*source.body, f"return {source.result}"]
-    if source.sources and checks:  # what comes instead of this draws the same numbers
+    if source.sources and checks:  # after a miss, the fallback must draw the same numbers
         body += [f"give_back = hold(({', '.join(source.sources)},), {stops_after_drawing(tape)})",
                  "try:", *_indented(inner), "except Exception:", "    give_back()", "    raise"]
     else:

@@ -1,5 +1,5 @@
-"""inline_source: definitions that a standalone module needs, as source: NumPy's by import, constants as literals,
-tapegrad's own functions copied.
+"""inline_source: writes the definitions that a standalone module needs: imports of NumPy, constants as literals, copies
+of tapegrad's own functions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.tape.raised import Raised
 from tapegrad.tree.copies import CACHED
 
-_SHORT = 64  # elements of an array that is still written as a list
+_SHORT = 64  # most elements of an array written as a list
 _PACKAGES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "math", "cmath", "operator", "scipy.special",
              "scipy.linalg", "scipy.signal")
 
 
 class Vendor:
-    """Collects imports and definitions, each name once, in an order in which they can be executed."""
+    """Collects imports and definitions, each name once, in executable order."""
 
     def __init__(self) -> None:
         self.imports: set[str] = set()
@@ -44,7 +44,7 @@ class Vendor:
         self.values: dict[str, Any] = {}
 
     def define(self, name: str, value: Any) -> None:
-        """Make `name` mean `value`; raise ArgumentError for what has no source."""
+        """Define `name` as `value`; raise ArgumentError if it has no source."""
         if name in self.values:
             if self.values[name] is not value and not isinstance(value, (int, float, str, tuple)):
                 raise ArgumentError(f"two things are called {name} in the source of this tape: {value!r} and "
@@ -68,7 +68,7 @@ class Vendor:
                                 'tg.compile(tape, backend="torch").source, or tape.to_fx()')
 
     def expression(self, value: Any) -> str | None:
-        """Write a value as an expression of imported names, None where there is none."""
+        """Write a value as an expression of imported names, None if there is none."""
         if isinstance(value, ModuleType):
             self.imports.add(f"import {value.__name__}")
             return value.__name__
@@ -77,9 +77,9 @@ class Vendor:
         if any(value is fn for fn in (is_tensor, is_tensor_type, holds_tensor, is_spread)):
             return "(lambda x: False)"
         if value is Traced or value is TensorArray:
-            return "()"  # isinstance(x, Traced): there is no trace there, and no tensor
+            return "()"  # isinstance(x, Traced): the module meets no proxies or tensors
         if value is system or value is system_of:
-            return "(lambda x: None)"  # nor a number that is no float
+            return "(lambda x: None)"  # nor numbers of other systems
         if value is UnknownFunction or value is user_location:
             return "TypeError" if value is UnknownFunction else "(lambda: None)"
         if value is numpy_dtype:
@@ -88,13 +88,13 @@ class Vendor:
             self.imports.add("import importlib")
             return "importlib.import_module"
         if isinstance(value, Enum) and isinstance(value, (int, float, str)):
-            value = value.value  # equal to it, and what it counts as
+            value = value.value  # equal to the member
         if type(value) in (bool, int, str, bytes, NoneType) or value is Ellipsis:
             return repr(value)
         if type(value) is slice:
             parts = [self.expression(part) for part in (value.start, value.stop, value.step)]
             return None if None in parts else f"slice({', '.join(map(str, parts))})"
-        if type(value) in (float, complex):  # a class made of them may print, and count, as it likes
+        if type(value) in (float, complex):  # subclasses may have another repr and arithmetic
             return (repr(value) if type(value) is float and math.isfinite(value)
                     else f"{type(value).__name__}({str(value)!r})")
         if isinstance(value, np.dtype):
@@ -114,7 +114,7 @@ class Vendor:
         return self.imported(value)
 
     def imported(self, value: Any) -> str | None:
-        """Write what a package holds by its name there."""
+        """Write an object of a package or the builtins by its name there, None if it is not found."""
         name = getattr(value, "__name__", None)
         owner = getattr(value, "__self__", None)
         if isinstance(owner, np.ufunc) and isinstance(value, BuiltinFunctionType):
@@ -133,7 +133,7 @@ class Vendor:
         return None
 
     def array(self, value: Any) -> str:
-        """Write an array: short ones as lists, others by their bytes."""
+        """Write an array: as a list if it is short, else as its bytes in base64."""
         self.imports.add("import numpy as np")
         if value.dtype.kind not in "biufc":
             raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a "
@@ -151,11 +151,11 @@ class Vendor:
         return f"np.frombuffer(base64.b64decode({flat!r}), {value.dtype.str!r}).reshape({value.shape!r})"
 
     def function(self, name: str, fn: FunctionType) -> None:
-        """Copy a function, and what it refers to."""
+        """Copy a function, and define the names that it refers to."""
         self.needed(name, [fn])
         try:
             text = _source_of(fn)
-        except OSError:  # eval's, or of a session without a file
+        except OSError:  # made by eval, or in an interactive session
             raise ArgumentError(f"{fn.__qualname__} has no source: it stands in no file", None,
                                 "a def in a file; tape.save(path)") from None
         is_lambda = fn.__name__ == "<lambda>"
@@ -179,7 +179,7 @@ class Vendor:
             self.definitions[name] = text + (f"\n\n\n{name} = {fn.__name__}" if name != fn.__name__ else "")
 
     def needed(self, name: str, functions: list[FunctionType]) -> None:
-        """Define what functions refer to by a global name, but `name`."""
+        """Define the global names that functions refer to, except `name`."""
         for fn in functions:
             for other in sorted(_global_names(fn.__code__) & fn.__globals__.keys() - {name}):
                 value = fn.__globals__[other]
@@ -189,7 +189,7 @@ class Vendor:
                     self.define(other, value.impl if isinstance(value, Op) else value)
 
     def module(self, name: str, value: ModuleType) -> None:
-        """Import a module under the name it has in the copied function."""
+        """Import a module under its name in the copied function."""
         if value.__name__.partition(".")[0] == "tapegrad":
             raise ArgumentError(f"a function of this tape needs {value.__name__}: it cannot be written as a module")
         self.imports.add(f"import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
@@ -203,13 +203,13 @@ def _loaded(package: str) -> ModuleType | None:
 
 
 def _global_names(code: CodeType) -> set[str]:
-    """Return the names that code reads from its module; an attribute may be called like one of them."""
+    """Return the names that code reads from its module, without attribute names, unlike `co_names`."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return names.union(*[_global_names(part) for part in code.co_consts if isinstance(part, CodeType)])
 
 
 def _source_of(fn: FunctionType) -> str:
-    """Return the source of a function, or of a lambda wherever it stands."""
+    """Return the source of a function, or of a lambda inside any expression."""
     if fn.__name__ != "<lambda>":
         return textwrap.dedent(inspect.getsource(fn)).rstrip()
     lines, _ = inspect.findsource(fn)
@@ -217,7 +217,7 @@ def _source_of(fn: FunctionType) -> str:
     found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda)
              and node.lineno == fn.__code__.co_firstlineno]
     for text in map(ast.unparse, found):
-        code = eval(text, {}).__code__  # a lambda, not called: several may stand on one line
+        code = eval(text, {}).__code__  # evaluates the lambda without calling it: one line may have several
         if len(found) == 1 or all(getattr(code, part) == getattr(fn.__code__, part)
                                   for part in ("co_varnames", "co_names", "co_consts")):
             return text

@@ -1,4 +1,4 @@
-"""loop_source: a loop on a tape as Python's `for`."""
+"""loop_source: writes a loop on a tape as a `for` loop of Python."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tapegrad.tape.tape import Call, Input, Operation
 def write_loop(writer: Writer, op: Call) -> None:
     """Write a loop's call, and note the names of its results.
 
-    Carried arrays that the body writes to are copied once, before the loop, and then written in place: they lie in
-    memory that nothing else refers to.
+    Carried arrays that the body writes to are copied once, before the loop, and then written in place: nothing else
+    refers to their memory.
     """
     body = _Body(writer, op)
     before, *lines = body.before + body.write_runs()
@@ -29,7 +29,7 @@ SUBTAPES[Loop] = write_loop
 
 
 class _Body(Writer):
-    """Writes the body of a loop into the function that makes it."""
+    """Writes the body of a loop as part of the function that calls it."""
 
     def __init__(self, outer: Writer, op: Call) -> None:
         loop: Loop = op.fn
@@ -51,7 +51,7 @@ class _Body(Writer):
         self.before += [f"{name} = []" for name in self.collected]
 
     def _fixed(self, x: Input, text: str) -> str:
-        """Return the name of what is the same in all runs."""
+        """Return the name of a loop-invariant argument, bound before the loop if its text is an expression."""
         if text.isidentifier():
             return text
         name = self.names.fresh(x.label or "g")
@@ -59,7 +59,7 @@ class _Body(Writer):
         return name
 
     def _converted(self, value: Any, x: Input, text: str) -> str:
-        """Write a number that is handed on as Python's float where that was recorded."""
+        """Write a carried number, converted to Python's float if the recorded one was."""
         return f"float({text})" if x.spec.type is float and spec_of(value).type is not float else text
 
     def write_runs(self) -> list[str]:
@@ -81,8 +81,8 @@ class _Body(Writer):
         return [head, *(f"    {line}" for line in self.body or ["pass"]), *ends]
 
     def _apart(self, part: Any, text: str, rewritten: bool) -> str:
-        """Write what leaves a run: a copy of an array that is in something else and `rewritten` by the next run, or in
-        what that rewrites.
+        """Write a value that leaves an iteration: a copy of an array that has been handed out already, or that the next
+        iteration rewrites and the body does not own.
         """
         if not isinstance(part, Operation) or not part.spec.is_memory:
             return text

@@ -1,4 +1,4 @@
-"""ownership: which arrays nothing else refers to: they may be written in place, and returned as they are."""
+"""ownership: finds arrays that nothing else refers to, which may be written in place and returned without a copy."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from tapegrad.tape.tape import Call, Operation, Tape, operands
 
 
 class Ownership:
-    """What is owned, up to the operation of a tape that `note` was told last: fresh memory that no view, loop, tuple or
-    function of the user's shares. A view owns the memory of an owned array that is dead. Inputs that are `given` are
-    owned.
+    """The operations of a tape, up to the last one passed to `note`, that own their memory: it is fresh, and no view,
+    loop, tuple or user function shares it. A view of a dead owned array owns its memory. `given` inputs are owned.
     """
 
     def __init__(self, tape: Tape, given: Collection[Operation] = ()) -> None:
         self.dead, self.owned = last_uses(tape), {*given}
 
     def note(self, op: Call) -> None:
-        """Take in a call."""
+        """Update the owned operations by a call."""
         known = is_known(op.fn) and not is_loop(op)
         if known and is_number(op.spec):
             return
         aliases: Any = getattr(op.fn, "aliases", ANY) if known else ANY
         if aliases is None or (op.fn is getitem and any(isinstance(part, list) or spec_of(part).has_axes
-                                                        for part in op.args[1:])):  # read by an array: a copy
+                                                        for part in op.args[1:])):  # advanced indexing makes a copy
             self.owned |= {op} if op.spec.is_memory else set()
             return
         sources = operands(op) if aliases == ANY else [x for x in op.args[aliases:aliases + 1]
@@ -44,11 +43,11 @@ class Ownership:
             self.owned.add(op)
 
     def dies(self, x: Operation, op: Operation) -> bool:
-        """True if an operation is the last one that uses another."""
+        """Return whether `op` is the last operation that uses `x`."""
         return x.id in self.dead[op.id]
 
     def may_write(self, op: Call) -> bool:
-        """True for a write to an array that nothing else needs: in place it leaves the same."""
+        """Return whether a `setitem` may write in place: nothing else needs the array, and its type stays the same."""
         x = op.args[0]
         return x in self.owned and self.dies(x, op) and op.args.count(x) == 1 and (
             (x.spec.shape, x.spec.dtype, x.spec.layout) == (op.spec.shape, op.spec.dtype, op.spec.layout))

@@ -1,8 +1,7 @@
-"""program_lines: generated code that stands at the program's lines: there NumPy says what it warns of, and tracebacks
-show them.
+"""program_lines: gives generated code the file and line numbers of the program, for NumPy's warnings and tracebacks.
 
-To give code another table of lines costs nothing when it runs. Its file can be one only: code of programs of several
-files stays where it was.
+Another line table costs nothing at run time. A code object has one file name: code from programs in several files is
+left unchanged.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Any
 from tapegrad.errors import Location
 from tapegrad.trace.numpy_warnings import registry_of
 
-_MOST = 8  # units of code that an entry of a table spans
-_LINE_ONLY = 13  # the form of an entry that has a line, and no columns
-_NONE = 15  # that of one that has not even that
+_MOST = 8  # code units that one entry of a line table spans
+_LINE_ONLY = 13  # kind of an entry with a line but no columns
+_NONE = 15  # kind of an entry without a line
 
 
 def at_program(code: CodeType, text: str, places: Mapping[str, Location], names: dict[str, Any]) -> CodeType:
-    """Return code compiled of a text at the program's lines, which its comments name; `names` is told what Python has
-    said there.
+    """Return code with the program's lines, which the comments in its `text` name. `names`, its globals, get the
+    warning registry of the program's file.
     """
     files = {where.file for where in places.values()}
     if len(files) != 1 or sys.version_info < (3, 11):
@@ -54,7 +53,7 @@ def _moved(code: CodeType, lines: list[int], file: str) -> CodeType:
 
 
 def _signed(number: int) -> bytes:
-    """Write a number as a table of lines has it: six bits at a time, the sign first."""
+    """Encode an integer as line tables do: the sign in the lowest bit, then six bits a byte, the lowest first."""
     rest, parts = abs(number) << 1 | (number < 0), bytearray()
     while rest >= 64:
         parts.append(64 | rest & 63)

@@ -1,4 +1,4 @@
-"""source: a tape as straight-line Python that calls NumPy: a statement for each operation."""
+"""source: writes a tape as straight-line Python that calls NumPy, with one statement for each operation."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ INTEGRAL = frozenset(["int", "floor", "ceil", "trunc", "round"])
 
 
 class Source(NamedTuple):
-    """A function's text, and what it refers to by name.
+    """The text of a function, and the objects that it refers to by name.
 
-    `body` are the lines from the leaves of the arguments to the result. `sources` are the names of the random
-    generators that are drawn from, `wheres` the program's lines that comments name.
+    `body` are the lines that compute the result from the leaves of the arguments. `sources` are the names of the random
+    generators used, `wheres` the program's locations by the comment lines that name them.
     """
 
     body: list[str]
@@ -62,29 +62,26 @@ class Source(NamedTuple):
 
 
 class Shared:
-    """How to write, the names and the guards of one function: of a tape and of its loops' bodies."""
+    """Options, names and guards shared by the writers of a tape and of the bodies of its loops."""
 
     def __init__(self, miss: str, names: Names, calm: bool) -> None:
         self.miss, self.names, self.calm = miss, names, calm
         self.places = Places()
-        self.wheres: dict[str, Location] = {}  # of the lines that name the program's
+        self.wheres: dict[str, Location] = {}  # by the comment line that names the location
         self.guards: list[Guard] = []
 
 
 def write_source(tape: Tape, miss: str = "miss", spelled: Spelled = lambda value: None, calm: bool = False) -> Source:
     """Write a tape whose operations have specs.
 
-    `miss` names what makes the error of a guard from its number. `spelled` gives the expression that stands for a
-    function or type (`np.exp`), or None for a name. If it is to be `calm`, NumPy computes what Python's functions
-    raise of.
+    `miss` is the name of the function that makes a guard's error from its number. `spelled` returns the expression for
+    a function or type (`np.exp`), or None to bind a name. If `calm`, NumPy computes where Python's functions may raise.
     """
     return Writer(tape, Shared(miss, Names(spelled), calm)).write()
 
 
 SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
-"""How the call of an op that carries a subtape is written, by the op's type: filled by the modules that
-write a tape as this one does.
-"""
+"""Writers of the calls of ops with a subtape, by the op's type; other modules register theirs."""
 
 
 class Writer:
@@ -96,10 +93,10 @@ class Writer:
         self.packs = packs_of(tape)
         self.expr: dict[Operation, str] = {}
         self.body: list[str] = []
-        self.loops: dict[Operation, list[str]] = {}  # what names the results of a loop
-        self.varies: set[Operation] = set()  # whose shape numbers decide
-        self.given: set[Operation] = set()  # what is in the result already
-        self.arrays: dict[Operation, str] = {}  # those that have a name of their own
+        self.loops: dict[Operation, list[str]] = {}  # names of the results of a loop
+        self.varies: set[Operation] = set()  # operations with value-dependent shapes
+        self.given: set[Operation] = set()  # operations that the result already contains
+        self.arrays: dict[Operation, str] = {}  # arrays with a variable of their own, to be deleted
         self.where: Location | None = None
         self.silent: frozenset[str] = frozenset()  # which warnings the block ignores that is open
 
@@ -120,7 +117,7 @@ class Writer:
     # -- names and texts
 
     def text(self, value: Any) -> str:
-        """Write what stands among a call's arguments."""
+        """Write an argument of a call."""
         if isinstance(value, Operation):
             return self.expr[value]
         if value is None or type(value) in (bool, int, str) or value is Ellipsis:
@@ -139,7 +136,9 @@ class Writer:
         return self.names.bind(value)
 
     def statement(self, op: Operation, text: str) -> None:
-        """Append a statement, below the user's line that it comes from, and where the program silences NumPy."""
+        """Append a statement, below a comment with the user's line unless that is the last one, and within
+        `np.errstate` where the program silences NumPy's warnings.
+        """
         silent, where = silenced(op), self.shared.places.line(op)
         if silent != self.silent:
             self.silent = frozenset()
@@ -158,24 +157,24 @@ class Writer:
         self.body.append(f"    {text}" if self.silent else text)
 
     def operand(self, arg: Any) -> str:
-        """Return the text of an argument beside an operator."""
+        """Return the text of an operand of an operator."""
         text = self.text(arg)
         return f"({text})" if text.startswith("-") else text
 
     def named(self, op: Call, text: str) -> None:
-        """Give a value a name."""
+        """Assign an expression to a new variable."""
         name = self.names.fresh(f"v{op.id}")
         self.statement(op, f"{name} = {text}")
         self.called(op, name)
 
     def called(self, op: Call, name: str) -> None:
-        """Note the name of a value."""
+        """Note the variable of an operation."""
         self.expr[op] = name
         if op.spec.has_axes:
             self.arrays[op] = name
 
     def forget(self, op: Operation) -> None:
-        """Delete the names of arrays that an operation used last: their memory is used again at once."""
+        """Write the deletion of arrays that an operation used last, so that their memory is reused at once."""
         gone = [self.arrays.pop(x) for number in self.ownership.dead[op.id]
                 if (x := self.tape.ops[number - 1]) in self.arrays]
         if gone:
@@ -184,7 +183,7 @@ class Writer:
     # -- operations
 
     def operation(self, op: Operation) -> None:
-        """Write one line of the tape, or give what needs none a name."""
+        """Write a call or guard, or note the text of an input or constant."""
         if isinstance(op, Guard):
             self.guard(op)
         elif isinstance(op, Call):
@@ -195,7 +194,7 @@ class Writer:
             self.expr[op] = self.text(op.val)
 
     def call(self, op: Call) -> None:
-        """Write a call."""
+        """Write a call, and update ownership."""
         if is_varying(op, self.varies, is_known(op.fn)):
             self.varies.add(op)
         if op.fn is ops.pack:
@@ -232,13 +231,13 @@ class Writer:
         fn = op.fn.read if isinstance(op.fn, Op) else op.fn
         text = site.call(self.expr[op.fn] if isinstance(op.fn, Operation)
                          else self.names.bind(fn, getattr(op.fn, "__name__", "fn")))
-        # Python's numbers were recorded: what NumPy returns of them becomes one again
+        # Python's numbers were recorded: convert NumPy's result to one
         scalar = isinstance(op.fn, Op) and op.spec.is_pythonic and not any(spec_of(x).is_numpy for x in op.args)
         return f"{self.names.bind(to_python)}({text})" if scalar else text
 
     def setitem(self, op: Call) -> bool:
-        """Write into the array itself where nothing uses what was in it, else into a copy. Return False for a
-        write that has no short text.
+        """Write a `setitem`, in place if nothing needs the old content, else on a copy. Return False if it has no short
+        spelling.
         """
         x, value, *index = op.args
         if not (isinstance(x, Operation) and x.spec.has_axes):
@@ -246,7 +245,7 @@ class Writer:
         path, in_place, order = op.kwargs.get("through", ()), self.ownership.may_write(op), "K"
         name = self.expr[x] if in_place else self.names.fresh(f"v{op.id}")
         like: Spec | None = op.spec
-        # a view of what lies so, and of another a copy, into which a write would be lost
+        # with another memory order the reshape would be a copy, and the write lost
         if any(step.op is ops.reshape for step in path):
             order = op.spec.order
             like = copied(op.spec.dtype, op.spec, order) if order in ("C", "F") else None
@@ -264,8 +263,8 @@ class Writer:
         return True
 
     def scatter(self, op: Call) -> bool:
-        """Add pieces into zeros, by views of these; the first is written. Return False for pieces of the array itself,
-        which its implementation adds, and for those that have no short text.
+        """Write a `scatter` as additions to views of a zero array; the first piece is assigned. Return False for pieces
+        without paths, which the implementation adds, and for those without a short spelling.
         """
         ranks, like = op.kwargs["ranks"], copied(op.spec.dtype, op.spec, "C")
         paths, name = op.kwargs.get("through", ()), self.names.fresh(f"v{op.id}")
@@ -286,7 +285,7 @@ class Writer:
     # -- guards and the result
 
     def guard(self, op: Guard) -> None:
-        """Write a fact that steered the program, unless it follows from the types of the arguments."""
+        """Write the check of a guard, unless it follows from the types of the arguments."""
         subject = op.args[0]
         if isinstance(subject, Input) and op.fact in FIXED and subject.spec.type is not tuple:
             return
@@ -301,7 +300,7 @@ class Writer:
                                f"{str(op.expected)!r}: {miss}")
         else:
             fact = self.names.bind(FACTS[op.fact], f"fact_{op.fact}")
-            # a program can tell 0.0 from -0.0
+            # a program can distinguish 0.0 from -0.0, `!=` cannot
             signed = type(op.expected) is complex or (type(op.expected) is float and not op.expected)
             found = f"{fact}({self.text(subject)})"
             if op.fact in INTEGRAL:
@@ -312,7 +311,7 @@ class Writer:
                            else f"if {found} != {self.text(op.expected)}: {miss}")
 
     def packed(self, op: Operation) -> str:
-        """Write the nesting of the result around its parts."""
+        """Write the nested result."""
         into = op.kwargs["into"]
         if not isinstance(into, ValueAndGradients):
             return nested_result(into, list(map(self.finished, op.args)), self.names.bind)
@@ -320,7 +319,7 @@ class Writer:
         return nested_result(into, [self.finished(op.args[0]), *parts], self.names.bind)
 
     def finished(self, op: Any) -> str:
-        """Write a result: in memory of its own."""
+        """Write a result, copied unless it owns its memory."""
         text = self.text(op)
         if not isinstance(op, Operation):
             return text

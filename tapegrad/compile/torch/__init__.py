@@ -1,3 +1,1 @@
-"""Tapes on torch: lowered to its own calls, and those written out, captured as a CUDA graph,
-or compiled by Inductor.
-"""
+"""Tapes lowered to torch's operators, which are written as Python, captured as CUDA graph, or compiled by Inductor."""

@@ -1,4 +1,4 @@
-"""argument_source: the source that takes a call's arguments apart for torch: tensors as they are, arrays as tensors."""
+"""argument_source: writes the flattening of a call's arguments for torch, with arrays converted to tensors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tapegrad.tape.spec import Absent
 from tapegrad.tape.tape import Tape
 from tapegrad.tree.modules import has_hook
 
-PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # what torch's functions take as it is
+PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # classes passed to torch's functions unchanged
 
 
 class Entered(Unpacked):
-    """The parameters of a function and the lines that make them `like` those that a program was made for; see Unpacked.
+    """The parameters of a function, and the lines that check and convert them to leaves `like` those that a program was
+    made for; see Unpacked.
 
-    `fixed` numbers are those that the program was made for alone.
-    What `layouts` ask, where there are any, is asked of the arguments as they are given.
+    With `fixed`, numbers must be equal to these. `layouts`, unless None, checks the arguments before conversion.
     """
 
     def __init__(self, tape: Tape, leaves: list[str], name: Name, miss: str, like: list[Any], device: Any, fixed: bool,
@@ -35,9 +35,7 @@ class Entered(Unpacked):
             self.check(f"not {name(layouts.hold, 'lie_as_recorded')}({given})")
 
     def leaf(self, number: int, name: str) -> None:
-        """Check a number's type; of a tensor its dtype, shape and device, and make one of
-        anything else that may be one.
-        """
+        """Write the check of a leaf: a number's type; a tensor's dtype, shape and device, with conversion of arrays."""
         if number in self.asked:
             self.lines.append(f"given_{number} = {name}")
         x = self.like[number]
@@ -56,10 +54,9 @@ class Entered(Unpacked):
 
 
 def stands_for(x: Any, recorded: Any) -> bool:
-    """Return whether an argument is of the kind that a tape was recorded with: a program may ask a
-    number or an array for its type.
+    """Return whether an argument has the recorded type and dtype, on which the program may depend.
 
-    A tensor stands for any, as a replay on tensors has it; for one, an array does.
+    A tensor may replace any argument, as in a replay on tensors, and an array may replace a tensor.
     """
     if is_tensor(x) or is_tensor(recorded) or type(recorded) is Absent:
         return True
@@ -67,8 +64,8 @@ def stands_for(x: Any, recorded: Any) -> bool:
 
 
 def entering(shape: Any, dtype: DType, device: Any, recorded: Any) -> Callable[[Any, Callable[[], Exception]], Any]:
-    """Return a function that makes an argument a tensor of this shape, dtype and device, or
-    raises what `miss` returns.
+    """Return a function that converts an argument to a tensor on the device; it raises what `miss` returns if type,
+    shape or dtype do not fit.
     """
     def enter(x: Any, miss: Callable[[], Exception]) -> Any:
         found = tensor_of(x, device) if stands_for(x, recorded) and not (is_tensor(x) and has_hook(x)) else None
@@ -79,9 +76,7 @@ def entering(shape: Any, dtype: DType, device: Any, recorded: Any) -> Callable[[
 
 
 def tensor_of(x: Any, device: Any) -> Any:
-    """Return an array, one of NumPy's numbers or a tensor as a tensor of a device, row by row in
-    memory; None for anything else.
-    """
+    """Return an array, NumPy scalar or tensor as a contiguous tensor on a device, None for anything else."""
     if not (isinstance(x, (np.ndarray, np.generic)) or is_tensor(x)):
         return None
     found = to_tensor(x, device)

@@ -1,7 +1,7 @@
-"""autograd: torch's own derivatives inside a function, `torch.autograd.grad` and `torch.func`, by our transforms.
+"""autograd: `torch.autograd.grad`, `torch.autograd.functional` and `torch.func` inside a traced function.
 
-A call with traced values is what the transform of that name records: an inner trace, whose values are those of the one
-around it. `torch.autograd.grad` differentiates what stands on the tape already, between its inputs and its outputs.
+A call with traced values is replaced by tapegrad's transform of that name, which records an inner trace on the proxies
+of the outer one. `torch.autograd.grad` differentiates the part of the tape between its inputs and its outputs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tapegrad.transforms.grad import pullback
 from tapegrad.transforms.vmap import vmap
 from tapegrad.transforms.walk import Walk
 
-# -- torch.func: what its transforms call with the arguments
+# -- torch.func: replacements of the implementations that its transforms call
 
 
 def _chosen(args: Sequence[Any], argnums: Any) -> Any:
@@ -41,7 +41,7 @@ def _chosen(args: Sequence[Any], argnums: Any) -> Any:
 
 def _pulled(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
             has_aux: bool) -> tuple[Any, Any, Any]:
-    """Return a function's output, what it returns beside that, and its pullback."""
+    """Return a function's output, its auxiliary output, and its pullback."""
     found, back = pullback(func, *args, **kwargs)
     if not has_aux:
         return found, None, lambda dy: _filled(back(dy)[1:], args)
@@ -50,7 +50,7 @@ def _pulled(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
 
 
 def _filled(dxs: Any, args: Sequence[Any]) -> tuple[Any, ...]:
-    """Return gradients with zeros where nothing flows, as torch has them."""
+    """Return gradients with zeros in place of None, as in torch."""
     return tuple([_zeros(x) if dx is None else dx for dx, x in zip(dxs, args)])
 
 
@@ -127,7 +127,7 @@ def _argnums(inputs: Any) -> Any:
 
 
 def _kept(found: Any, create_graph: bool) -> Any:
-    """Return what torch would have on its own tape only if it was asked to."""
+    """Return results that are differentiable only with `create_graph`, as in torch."""
     return found if create_graph else tree_map(stop_gradient, found)
 
 
@@ -213,8 +213,8 @@ def _seed(y: Any, dy: Any) -> Any:
 
 
 def _between(tracer: Any, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[Tape, list[bool], list[bool], list[Any]]:
-    """Return a tape from some values of a running trace to others, which of the former lead there, which of them depend
-    on others of them, and what it takes besides.
+    """Return a tape from the values `xs` of a running trace to `ys`; for each x, whether a y depends on it, and whether
+    it depends on another x; and the values of the trace that the tape takes as further arguments.
     """
     begins = [_place(tracer, x) for x in xs]
     ends = [peek(y) if isinstance(y, Traced) and y._tracer is tracer else None for y in ys]
@@ -222,7 +222,7 @@ def _between(tracer: Any, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[Tape, l
         raise _lost("an output that is not of this trace")
     ops = tracer.tape.ops
     depends, leads = bytearray(len(ops) + 1), leading(ops, ends)
-    for op in ops:  # an input that depends on another is computed again, and has a part of its own
+    for op in ops:  # an input that depends on another is recomputed, plus an input of its own that is zero
         depends[op.id] = type(op) is Call and any(depends[arg.id] or arg in begins for arg in operands(op))
     outside = [original for original, op in tracer.constants.values() if leads[op.id]]
     plain_inputs = [x for x in xs if not isinstance(x, Traced)]
@@ -256,7 +256,7 @@ def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depend
         for arg in operands(op):
             take(arg)
         made = walk.keep(op)
-        if op in given:  # its input is what is added to it
+        if op in given:  # add the input that has its gradient
             walk.stand_in(op, walk.new.push(Call(add, (made, given[op]), None, op.val)))
     for op in ends:
         take(op)
@@ -265,7 +265,7 @@ def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depend
 
 
 def _place(tracer: Any, x: Any) -> Operation:
-    """Return the operation of an input; of a tensor that is not traced the constant that the tape has of it."""
+    """Return the operation of an input; for an untraced tensor, its constant on the tape."""
     if isinstance(x, Traced):
         if x._tracer is not tracer:
             raise _lost("an input of a trace around this one")
@@ -277,7 +277,7 @@ def _place(tracer: Any, x: Any) -> Operation:
 
 
 def _reaches(y: Any, x: Any) -> bool:
-    """Return whether torch's own tape leads from a plain tensor to another."""
+    """Return whether torch's autograd graph of the tensor `y` contains the tensor `x`."""
     stack, seen = [] if y is x else [getattr(y, "grad_fn", None)], set()
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""backend: what a compiled function does with its tapes on torch."""
+"""backend: the torch backend of compiled functions."""
 
 from __future__ import annotations
 
@@ -26,30 +26,29 @@ from tapegrad.transforms.unroll import inline
 from tapegrad.tree.flatten import flatten, leaves_of
 
 MODES: dict[str, Make] = {"auto": eager, "eager": eager, "graph": graph, "inductor": inductor}
-"""What executes a program, by the mode's name."""
+"""Makers of executable programs, by mode."""
 
 PRICES = {"eager": (2e-3, 2e-4), "graph": (1e-2, 2e-4), "inductor": (1.0, 6e-3)}
-"""Seconds to compile a tape, once and for each operation. A graph is taken to cost what the calls in it do, and its
-capture; gradients of 44, 338 and 656 operations took Inductor 2.4, 5.0 and 14.8 s, by this 1.5, 5.1 and 8.9 s.
+"""Seconds to compile a tape: a fixed part, and one for each operation. A graph costs as much as its calls, plus the
+capture. Inductor took 2.4, 5.0 and 14.8 s for gradients of 44, 338 and 656 operations; this predicts 1.5, 5.1 and 8.9.
 """
 
-SEEDED = 4  # traces that draw from a generator which is seeded, after which the program is taken to do so each time
+SEEDED = 4  # traces that draw from a just seeded generator, after which the program counts as seeding it in each call
 
 
 class Torch(Backend):
-    """Tapes on torch: recorded from NumPy code with arrays or from torch code with tensors, and run on both.
+    """Tapes recorded from NumPy code with arrays or from torch code with tensors, and run by torch on both.
 
-    Once a function was called with arrays it is NumPy code: where none of its tapes fits, it is traced with arrays,
-    whatever is given. A tape of a program that may itself have seeded a
-    generator which others have too is not kept: the next trace tells.
+    A function that was once called with arrays is NumPy code: if none of its tapes fits, it is traced with arrays,
+    even when called with tensors. A tape is not kept if the program may have seeded a shared generator itself.
     """
 
     looks_up, seeded = False, 0
 
     def runs(self, run: Callable[..., Any]) -> str:
-        """Return "torch", and how."""
+        """Return "torch" and the mode."""
         return f"torch, mode {self.mode or 'eager'}"
-    clock = staticmethod(perf_counter)  # other threads and processes compile, and a device computes
+    clock = staticmethod(perf_counter)  # not CPU time: other threads and processes compile, and a device computes
 
     def __init__(self, device: Any, mode: str, passes: Sequence[Pass]) -> None:
         if mode not in MODES:
@@ -74,10 +73,10 @@ class Torch(Backend):
                            keeps=not self.asked)
 
     def fits(self, tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return True  # tensors may stand for arrays: what is compiled tells
+        return True  # tensors may replace arrays; the compiled function checks
 
     def stores(self, samples: Sequence[Any]) -> bool:
-        return self.numbers or all(map(is_tensor, samples))  # where numbers are fixed, each is a program
+        return self.numbers or all(map(is_tensor, samples))  # with static numbers, each value needs a program
 
     def returns(self, samples: Sequence[Any]) -> bool:
         return True
@@ -107,12 +106,12 @@ class Torch(Backend):
 
 
 def drawn_at(tape: Any, source: Any) -> Any:
-    """Return the line of the program where it first draws from a source."""
+    """Return the location in the program of the first draw from a source."""
     return next((op.where for op in inline(tape).ops if op.fn is draw and op.args[0] == source), None)
 
 
 def on_host(args: Any) -> Any:
-    """Return nested arguments with arrays for tensors. Raises ArgumentError for a dtype that NumPy has not."""
+    """Return nested arguments with arrays for tensors. Raises ArgumentError for a dtype that NumPy lacks."""
     leaves: list[Any] = []
     structure = flatten(args, "", leaves, [])
     for leaf in leaves:
@@ -123,7 +122,8 @@ def on_host(args: Any) -> Any:
 
 
 def on_device(x: Any, device: Any, arrays: bool = True) -> Any:
-    """Return a nested result with its tensors on a device, and tensors for NumPy's `arrays` and numbers."""
+    """Return a nested result with its tensors on a device; if `arrays`, with tensors for NumPy arrays and scalars too.
+    """
     moved = (np.ndarray, np.generic) if arrays else ()
     if not any(isinstance(leaf, moved) or is_tensor(leaf) for leaf in leaves_of(x)):
         return x
@@ -134,11 +134,11 @@ def on_device(x: Any, device: Any, arrays: bool = True) -> Any:
 
 
 def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-    """Trace with tensors; say what to do where the program does not take them."""
+    """Trace with tensors; an error of a program that does not accept tensors is replaced by one with advice."""
     try:
         first: First = make(f, args, kwargs)
         return first
-    except TapeError:  # says for itself what to do
+    except TapeError:  # contains its own advice
         raise
     except (TypeError, AttributeError) as err:
         raise ArgumentError(f"{name_of(f)} was traced with the tensors that it was given, and raised "

@@ -1,8 +1,8 @@
-"""closed_calls: calls that nothing looks into: of what computes on the host, draws, or runs the user's code.
+"""closed_calls: opaque calls, of functions that compute on the host, draw, or run the user's code.
 
-Whether numbers decide the shape of what a function of the user's returns on torch's own tape, a tape does not say.
-Where that is not seen when it runs, they are taken not to; and each call is asked whether its results are such as the
-program was made for. Where the tape calls its pullback too, torch's own tape of the call is kept for that.
+A tape does not show whether the shape of a user function's result depends on values. If the run shows no dependence,
+the shape is assumed to be static, and each call checks that the types of the results are those of lowering. If the tape
+calls the function's pullback too, torch's autograd graph of the call is kept for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tapegrad.tree.flatten import leaves_of
 
 
 class Again:
-    """One call of a tape, made anew as a replay makes it."""
+    """One call of a tape, repeated as in a replay."""
 
     def __init__(self, of: Any, op: Call, fn: Callable[..., Any], dead: list[int], first: int, owned: int) -> None:
         self.op, self.fn = op, None if isinstance(op.fn, Operation) else fn
@@ -49,12 +49,12 @@ class Again:
 
 
 class Unsteady(GuardError):
-    """A result is of another kind than the program was made for."""
+    """The type or memory layout of a result differs from that seen in lowering."""
 
 
 class Watched:
-    """A call that raises Unsteady where a result is of another kind than it was: no program is made any more that
-    takes those of its function to be steady.
+    """A call that raises Unsteady if the type or memory layout of a result differs from that seen in lowering. Later
+    programs then no longer assume that those of the function are static.
     """
 
     def __init__(self, run: Callable[..., Any], op: Call, kinds: Any) -> None:
@@ -66,7 +66,7 @@ class Watched:
         return y
 
     def check(self, y: Any, given: tuple[Any, ...]) -> None:
-        """Raise Unsteady for results of another kind."""
+        """Raise Unsteady unless the types and memory layouts of the results are as before."""
         if kinds_of(y, given) != self.kinds:
             self.op.fn.watched = False
             raise Unsteady(f"{self.__name__} returned tensors of other shapes, or that lie otherwise in memory",
@@ -74,7 +74,7 @@ class Watched:
 
 
 def kinds_of(y: Any, given: Any) -> Any:
-    """Return the types of results, nested as they are, of tensors how they lie in memory, and in whose of the given."""
+    """Return the nested types of results; for a tensor also the memory layout and the argument that it aliases."""
     storages = [storage_of(x) for x in tensors_in(given)]
 
     def kind(part: Any) -> Any:
@@ -87,26 +87,28 @@ def kinds_of(y: Any, given: Any) -> Any:
 
 
 class Pair:
-    """A call of a function recorded whole, and those of its pullback; of what flows back, `only` these are used."""
+    """A call of a function recorded as one operation, and the calls of its pullback; `only` has the numbers of the
+    cotangents that are used, None for all.
+    """
 
     def __init__(self, op: Call) -> None:
         self.op, self.pullbacks = op, list[Call]()
-        self.graph: Any = None  # what stands for torch's own tape on the new one
-        self.walked: Any = None  # that tape, of the call that was made to find what it comes down to
+        self.graph: Any = None  # reference to torch's autograd graph on the new tape
+        self.walked: Any = None  # the autograd graph of the call made during lowering
         self.only: set[int] | None = set()
 
     def start(self, given: Any) -> tuple[Any, Any]:
-        """Return the value of the call, and torch's own tape of it."""
+        """Return the value of the call, and its autograd graph."""
         return self.op.fn.start(tuple(given), only=self.only, **self.op.kwargs)  # type: ignore[no-any-return]
 
     def finish(self, graph: Any, given: Any) -> Any:
-        """Return what flows back through that tape, of the arguments of the pullback."""
+        """Return the cotangents computed through the graph; `given` are the arguments of the pullback."""
         dy, _ = self.pullbacks[0].fn.split(given)
         return self.op.fn.finish(graph, dy, again=len(self.pullbacks) > 1)
 
 
 def pairs_of(tape: Tape) -> dict[Any, Pair]:
-    """Return the pairs on a tape, by the calls of both kinds."""
+    """Return the pairs on a tape, by their calls and pullback calls."""
     found: dict[Any, Pair] = {}
     made: dict[Any, list[Pair]] = defaultdict(list)
     for op in tape.ops:
@@ -116,7 +118,7 @@ def pairs_of(tape: Tape) -> dict[Any, Pair]:
             continue
         for used in operands(op):
             if used in found and used is not found[used].op:
-                found[used].only = None  # whole
+                found[used].only = None  # an operation uses the whole result of the pullback
         if getattr(op.fn, "watched", False) and not op.fn.effects.draws:
             made[op.fn].append(Pair(op))
             pair = next((pair for pair in made[op.fn.of] if is_pullback(op, pair.op)), None) if op.fn.of else None
@@ -131,13 +133,13 @@ def pairs_of(tape: Tape) -> dict[Any, Pair]:
 
 
 def is_pullback(op: Call, of: Call) -> bool:
-    """True for the call of a pullback with the arguments of a call."""
+    """Return whether a pullback is called with the arguments of the call `of`."""
     args = op.fn.split(op.args)[1]
     return len(args) == len(of.args) and op.kwargs == of.kwargs and all(map(is_same, args, of.args))
 
 
 def is_same(x: Any, y: Any) -> bool:
-    """True for the same operation, or the same constant."""
+    """Return whether two arguments are the same operation or equal static values."""
     if isinstance(x, Constant) and isinstance(y, Constant):
         return x.val is y.val
     if isinstance(x, (tuple, list)) and type(x) is type(y):
@@ -148,7 +150,7 @@ def is_same(x: Any, y: Any) -> bool:
 
 
 class Start:
-    """A call that returns its results, flat, and torch's own tape of it."""
+    """A call that returns its results, flattened, and its autograd graph."""
 
     def __init__(self, pair: Pair, kinds: Any) -> None:
         self.pair, self.__name__ = pair, pair.op.fn.__name__
@@ -161,8 +163,8 @@ class Start:
 
 
 class Finish:
-    """The call of a pullback, of torch's own tape and of what it is given. What the call returned is an argument, lest
-    it be written to before.
+    """The call of a pullback with the autograd graph and its arguments. The value of the original call is a further
+    argument, which keeps it from being overwritten before.
     """
 
     def __init__(self, pair: Pair) -> None:
@@ -173,7 +175,7 @@ class Finish:
 
 
 def on_host(value: Any, ref: Any) -> bool:
-    """True if what an argument holds besides tensors may be another in another call; `ref` stands for it."""
+    """Return whether an argument contains values other than tensors that are not static; `ref` is its reference."""
     if isinstance(ref, Operation):
         if isinstance(value, (tuple, list)):
             return any(on_host(part, ref) for part in value)
@@ -184,8 +186,8 @@ def on_host(value: Any, ref: Any) -> bool:
 
 
 def runs_user_code(op: Call) -> bool:
-    """True for the call of a function recorded whole that is not torch's own, or that is given a function or a module,
-    and for that of its pullback: what it does besides calling operators is not seen.
+    """Return whether a function recorded as one operation, or that of a pullback, may run the user's code, whose other
+    effects no recording shows: it is not torch's own, or is called with a function or a module.
     """
     impl = (op.fn.of or op.fn).impl
     if getattr(impl, "is_users", False):
@@ -198,7 +200,7 @@ def runs_user_code(op: Call) -> bool:
 
 
 def host_function(op: Call, fn: Callable[..., Any], given: list[Any]) -> Callable[..., Any] | None:
-    """Return the plain function that a call of numbers is, where it is one."""
+    """Return the plain function equivalent to a call on numbers, None if there is none."""
     if op.kwargs or not isinstance(fn, Op) or fn.memory.blank or fn.memory.written or fn.aliases == 0:
         return None
     if not all(isinstance(x, (*PYTHON, np.generic)) for x in given):
@@ -209,6 +211,6 @@ def host_function(op: Call, fn: Callable[..., Any], given: list[Any]) -> Callabl
 
 
 def is_typed_on_host(fn: Any) -> bool:
-    """True for an op that NumPy or SciPy computes, of which the types of its arguments say what comes out."""
+    """Return whether NumPy or SciPy computes an op, and its result type follows from the argument types."""
     return (type(fn) is Op and getattr(fn.lower.get("torch"), "is_on_host", "") == "all"
             and not hasattr(fn.spec, "why") and not is_by_value(fn.spec))

@@ -1,5 +1,5 @@
-"""constant_masks: indices of integers for masks that are the same in all calls: of another, the host waits for how many
-places it names.
+"""constant_masks: replaces constant boolean masks in indices by integer arrays: with a mask, the host would wait until
+the device has counted its true elements.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tapegrad.transforms.walk import Walk, with_bodies
 
 
 def places_of_masks(tape: Tape) -> Tape:
-    """Return a tape with the integers that `np.nonzero` gives in the place of each constant mask of an index."""
+    """Return a tape with `np.nonzero(mask)` in place of each constant mask of an index."""
     tape = with_bodies(tape, places_of_masks)
     if not any(type(op) is Constant and is_mask(op) for op in tape.ops):
         return tape
@@ -39,7 +39,7 @@ def places_of_masks(tape: Tape) -> Tape:
 
 
 def is_mask(x: Any) -> bool:
-    """True for a constant array of bools."""
+    """Return whether an argument is a constant boolean array."""
     return type(x) is Constant and type(x.val) is np.ndarray and x.val.dtype == bool and x.val.ndim > 0
 
 

@@ -1,5 +1,5 @@
-"""cuda_graph: a tape captured as one CUDA graph: a call copies its arguments into buffers, replays, and
-looks at the guards once.
+"""cuda_graph: captures a tape as one CUDA graph. A call copies its arguments to buffers, replays the graph, then checks
+all guards at once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tapegrad.compile.torch.functional_program import Whole
 from tapegrad.compile.torch.memory_guards import Lowered
 from tapegrad.errors import ArgumentError
 
-WARM_UPS = 3  # runs before the capture: libraries choose their kernels, and allocate what they keep
+WARM_UPS = 3  # runs before the capture, in which libraries select kernels and allocate workspaces
 
 
 @contextmanager
 def waiting_raises() -> Iterator[None]:
-    """Let torch raise where a call waits for the device: in a capture that would leave an error for the next call."""
+    """Make torch raise if a call synchronises with the device: during capture that would break the next call too."""
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -32,7 +32,7 @@ def waiting_raises() -> Iterator[None]:
 
 
 def graph_device(device: Any) -> Any:
-    """Return the device that graphs are for. Raises ArgumentError where that has no CUDA."""
+    """Return the device for graphs. Raises ArgumentError if it is no CUDA device."""
     if torch.cuda.is_available() and (device is None or device.type == "cuda"):
         return device or torch.device("cuda")
     raise ArgumentError("graph mode needs CUDA"
@@ -41,28 +41,28 @@ def graph_device(device: Any) -> Any:
 
 
 def graph(lowered: Lowered, leaves: list[Any]) -> Run:
-    """Return what a tape comes down to as the replay of a CUDA graph; Python's numbers are those of `leaves`.
+    """Return a lowered tape as the replay of a CUDA graph, specialised to the Python numbers in `leaves`.
 
-    Raises Unfit where it computes on the host.
+    Raises Unfit if it computes on the host.
     """
     return replaying(lowered, leaves, captured)
 
 
 def replaying(lowered: Lowered, leaves: list[Any], capture: Callable[..., tuple[Callable[[], None], list[Any]]]) -> Run:
-    """Return a function that replays what `capture` made of a tape on buffers.
+    """Return a function that replays what `capture` recorded on buffers.
 
-    The buffers are one set: calls take turns, and each leaves the device before the next writes to them.
+    There is one set of buffers: a lock serialises calls, and each waits until the device has finished the one before.
     """
     whole = Whole(lowered, leaves, "graph")
     body = function_of(whole.tape)
     buffers = [leaf.clone() for leaf in whole.leaves]
     try:
         replay, parts = capture(body, buffers)
-    except RuntimeError as err:  # a call that waits for the device, which its name does not show
+    except RuntimeError as err:  # a call synchronises with the device, unexpectedly
         raise Unfit(f"{lowered.of.name} cannot be captured as a CUDA graph: {err}", None,
                     'mode="eager", or mode="inductor"') from err
     turn = threading.Lock()
-    done: list[Any] = []  # the event after which the buffers may be written to, by another stream too
+    done: list[Any] = []  # the event after which any stream may write to the buffers
 
     def run(*args: Any, **kwargs: Any) -> Any:
         given = whole.entered(*args, **kwargs)
@@ -81,9 +81,7 @@ def replaying(lowered: Lowered, leaves: list[Any], capture: Callable[..., tuple[
 
 
 def captured(body: Run, buffers: list[Any]) -> tuple[Callable[[], None], list[Any]]:
-    """Capture a function of buffers as a CUDA graph; return what replays it, and the tensors
-    that it leaves its results in.
-    """
+    """Capture a function of buffers as a CUDA graph; return the replay function and the tensors of its results."""
     device = buffers[0].device if buffers else torch.device("cuda")
     with torch.cuda.device(device), torch.no_grad():
         side = torch.cuda.Stream()

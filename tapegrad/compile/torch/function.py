@@ -1,4 +1,4 @@
-"""function: calls of torch's on a tape as a Python function of its leaves."""
+"""function: compiles a lowered tape to a Python function of its leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = Callable[..., Any]
 
 
 def function_of(tape: Tape) -> Run:
-    """Return a tape as a function from its leaves to a list of the parts of its result."""
+    """Return a lowered tape as a function from its leaves to a list of the parts of its result."""
     text = Text(tape)
     body = [*text.lines, f"return [{', '.join(text.parts)}]"]
     source = "\n".join([f"def run({', '.join(text.leaves)}):", *(f"    {line}" for line in body), ""])
@@ -29,7 +29,7 @@ def function_of(tape: Tape) -> Run:
 
 
 def scope(text: Text, tape: Tape) -> dict[str, Any]:
-    """Return what a text refers to by name; what does not fit does not fit this tape."""
+    """Return the globals of a text's code, with `miss` and `check` for the tape's guards."""
     guards = text.guards
     return {**text.names.objects, "__name__": "tapegrad.compiled",
             "miss": lambda number=-1: Miss(tape, None if number < 0 else guards[number]),

@@ -1,8 +1,7 @@
-"""functional_program: a tape as one function from tensors to tensors, for what runs all of it at once:
-a CUDA graph, a compiler.
+"""functional_program: a tape as one function from tensors to tensors, to be captured as a CUDA graph or compiled.
 
-Nothing in it may wait for a number on the host. What its guards are about, and whether its matrices had the solutions
-and factors that it asks for, is given out with the results, and looked at once afterwards.
+Nothing in it may wait for a number on the host. The values of its guards, and the error flags of linear algebra, are
+further results, checked once afterwards.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from tapegrad.tape.error_context import failed
 from tapegrad.tape.tape import Guard, Operation, Tape, operands
 from tapegrad.transforms.walk import Walk
 
-CHECK = torch.ops.aten._linalg_check_errors.default  # of what torch.linalg's function of a name says of each matrix
-FAILURES = {"linalg.cholesky": "Matrix is not positive definite"}  # NumPy's words
-LAST = (nest, float, complex)  # what is made of the tensors that come out
+CHECK = torch.ops.aten._linalg_check_errors.default  # raises by the `info` codes of a function of torch.linalg
+FAILURES = {"linalg.cholesky": "Matrix is not positive definite"}  # NumPy's messages
+LAST = (nest, float, complex)  # functions applied to the resulting tensors, outside the tape
 
 
 class Whole:
-    """What a tape comes down to, its arguments fixed in all but the numbers of its tensors.
+    """A lowered tape, specialised to its arguments except for the numbers in tensors.
 
-    `tape` takes the tensors among the arguments and gives a flat tuple: the `results`, of which what it returns is
-    nested and what guards are about, then, in one tensor, which of the guards on truth hold and which calls failed.
+    `tape` takes the tensors among the arguments and returns a flat tuple: the `results`, which the nested result and
+    the subjects of other guards are made of, then one tensor of flags: which truth guards hold, which checks failed.
     """
 
     def __init__(self, lowered: Lowered, leaves: list[Any], mode: str) -> None:
@@ -55,7 +54,7 @@ class Whole:
         self.entered, self.source = _entering(lowered, leaves)
 
     def unguarded(self) -> Tape:
-        """Return the tape with guards, and what may fail, as results."""
+        """Return the tape with the flags of guards and error checks as results."""
         walk = Walk(self.full)
         left = {*self.last, *self.truths, *self.others, self.full.result}
         left |= {x for x in self.full.inputs[1:] if not isinstance(x.spec.dtype, torch.dtype)}
@@ -74,9 +73,7 @@ class Whole:
         return walk.new
 
     def finish(self, parts: list[Any]) -> Any:
-        """Return the result, or raise Miss where a guard does not hold, else NumPy's
-        LinAlgError where a call failed.
-        """
+        """Return the result; raise Miss if a guard does not hold, else NumPy's LinAlgError if a call failed."""
         flags = parts[len(self.results)].tolist() if self.truths or self.checks else []
         values: dict[Any, Any] = dict(zip(self.results, parts))
 
@@ -91,17 +88,17 @@ class Whole:
             if not check(guard, *given(guard)):
                 raise Miss(self.of, guard)
         for call, fails in zip(self.checks, flags[len(self.truths):]):
-            if fails:  # and no guard does: the program itself would have come here
+            if fails:  # and all guards hold: the program itself would have raised here
                 what = FAILURES.get(call.args[1], "Singular matrix")
                 raise failed(self.full, call, np.linalg.LinAlgError(what))
         return result_of(self.full, given(self.full.result))
 
 
 def _refuse(lowered: Lowered, mode: str) -> None:
-    """Raise Unfit for what computes on the host."""
+    """Raise Unfit if a lowered tape has an opaque call."""
     op: Any = inside(lowered.tape)
     if op is not None:
-        fn = getattr(getattr(op.fn.fn, "op", None), "fn", None)  # that of a call which is made anew
+        fn = getattr(getattr(op.fn.fn, "op", None), "fn", None)  # the function of a repeated call, see Again
         torchs = isinstance(fn, Op) and type(fn) is not Op
         why = "is one call of torch's own, which may wait for numbers on the host" if torchs else \
             "is computed on the host, from numbers that have to be waited for"
@@ -109,7 +106,8 @@ def _refuse(lowered: Lowered, mode: str) -> None:
 
 
 def _entering(lowered: Lowered, leaves: list[Any]) -> tuple[Callable[..., Any], str]:
-    """Return a function that checks a call's arguments and returns the tensors among them, and its text."""
+    """Return a function that checks a call's arguments and returns the tensors among them, and the function's source.
+    """
     text, of = Text(lowered.tape), lowered.of
     entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, True, lowered.layouts)
     names = [name for name, leaf in zip(text.leaves, leaves) if is_tensor(leaf)]

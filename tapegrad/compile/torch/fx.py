@@ -1,4 +1,4 @@
-"""fx: tapes as torch.fx graphs, and graphs as tapes."""
+"""fx: conversion of tapes to torch.fx graphs and back."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tapegrad.tree.flatten import flatten
 
 
 def to_fx(tape: Tape, device: Any = None) -> GraphModule:
-    """Return a torch.fx GraphModule of what a tape calls of torch; see `Tape.to_fx`."""
+    """Return a torch.fx GraphModule of the torch calls to which a tape is lowered; see `Tape.to_fx`."""
     return module_of(lowered(tape, device, loops=False))
 
 
 def module_of(tape: Tape) -> GraphModule:
-    """Return calls of torch's on a tape as a GraphModule; what nothing looks into are submodules."""
+    """Return a lowered tape as a GraphModule, with opaque calls as submodules."""
     return _Writer(tape).module
 
 
 class _Writer:
     def __init__(self, tape: Tape) -> None:
         self.graph, self.root = Graph(), torch.nn.Module()
-        names = Names(lambda value: None)  # `m.weight` of a module's is no name
+        names = Names(lambda value: None)  # makes identifiers of labels such as `m.weight`
         inputs = tape.inputs[1:]
         self.nodes: dict[Operation, Any] = {x: self.graph.placeholder(names.fresh(x.label or "x")) for x in inputs}
         for op in tape.ops[1:]:
@@ -81,8 +81,8 @@ class _Writer:
 
 
 class _Inside(torch.nn.Module):  # type: ignore[misc]
-    """A call that nothing looks into. It holds the arguments that the text of a graph cannot have, a random
-    generator, say, by position or name.
+    """An opaque call. It holds, by position or name, the arguments that a graph's code cannot express, such as a random
+    generator.
     """
 
     def __init__(self, fn: Callable[..., Any], held: dict[Any, Any]) -> None:
@@ -101,7 +101,7 @@ _WRITABLE = frozenset([str, int, float, bool, complex, type(None), type(...), ra
 
 
 def _is_writable(x: Any) -> bool:
-    """True for an argument that the text of a graph can have."""
+    """Return whether a graph's code can express an argument."""
     if isinstance(x, Node) or type(x) in _WRITABLE:
         return True
     if isinstance(x, (tuple, list)):
@@ -115,15 +115,14 @@ def _holds(guard: Guard) -> Callable[[Any], None]:
     return lambda value: verify(guard, value)
 
 
-# -- and back
+# -- from graphs to tapes
 
 
 def from_fx(module: GraphModule, *args: Any) -> Tape:
-    """Return the tape of a GraphModule, from running it on tensors: a call for each node, of the function or
-    method that the node names.
+    """Return the tape of a GraphModule, recorded by running it on tensors, with a call for each node.
 
-    Parameters and buffers are constants. A call of a tensor's method, or with lists or keywords, is one of a function
-    made for it. The tape plays, prints, lowers and compiles; torch's functions have the meaning that torch gives them.
+    Parameters and buffers become constants. A call of a method, or with lists or keywords, is wrapped in a function of
+    its operations. The tape can be played, printed, lowered and compiled.
 
     >>> import torch
     >>> tape = from_fx(torch.fx.symbolic_trace(lambda x, y: torch.sin(x) * y + 1), torch.ones(2), torch.ones(2))
@@ -137,7 +136,7 @@ def from_fx(module: GraphModule, *args: Any) -> Tape:
 
 
 class _Reader(Interpreter):  # type: ignore[misc]
-    """Runs a module on operations that hold their values."""
+    """Interprets a module on operations, recording a call for each node."""
 
     def tape_of(self, args: tuple[Any, ...]) -> Tape:
         names = [node.target for node in self.graph.nodes if node.op == "placeholder"]
@@ -145,7 +144,7 @@ class _Reader(Interpreter):  # type: ignore[misc]
             raise ArgumentError(f"the module takes {count_of(len(names), 'argument')}, and got {len(args)}")
         self.tape = Tape(label=type(self.module).__name__)
         given = [self.tape.push(Input(x, name)) for name, x in zip(names, args)]
-        # nested as the module returns it
+        # the nested structure that the module returns
         result = self.graph.process_outputs(self.run(*given, enable_io_processing=False))
         self.tape.result = result if isinstance(result, Operation) else self.packed(result)
         return self.tape.check()  # type: ignore[no-any-return]
@@ -171,7 +170,7 @@ class _Reader(Interpreter):  # type: ignore[misc]
         return self.called(self.fetch_attr(target), args, kwargs)
 
     def called(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        """Record a call; operations in lists and keywords become arguments of a function that puts them there."""
+        """Record a call; operations in lists and keywords become arguments of a RawCall that restores the nesting."""
         flat, spec = torch.utils._pytree.tree_flatten((args, kwargs))
         places = [i for i, x in enumerate(flat) if isinstance(x, Operation)]
         fixed = [None if isinstance(x, Operation) else x for x in flat]
@@ -184,12 +183,12 @@ class _Reader(Interpreter):  # type: ignore[misc]
 
 
 class RawCall:
-    """A function of torch's as an operation calls it: what is no operation has its place already."""
+    """A torch function with its static arguments filled in, called with the values of the operations."""
 
     def __init__(self, fn: Callable[..., Any], fixed: list[Any], spec: Any, places: list[int]) -> None:
-        # it may write in place: what wraps is kept
+        # `__wrapped__` shows the function, which may write in place
         self.__wrapped__, self.fixed, self.spec, self.places = fn, fixed, spec, places
-        # what it calls of torch may be looked into; a call of no tensors that is none of torch's answers anew each time
+        # lowering may record its torch calls, except for an opaque call without operations, which is repeated each time
         self.raw = spec is None or bool(places) or not isinstance(fn, _Inside)
         self.__name__ = name_of(fn) or type(fn).__name__
 

@@ -1,4 +1,4 @@
-"""inductor: a tape compiled by torch's compiler, without Dynamo: the calls are known already."""
+"""inductor: compiles a lowered tape by Inductor, without Dynamo: the calls are known already."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from tapegrad.errors import TapeError
 
 
 def inductor(lowered: Lowered, leaves: list[Any]) -> Run:
-    """Return what Inductor makes of calls of torch's. Raises Unfit where they compute on the
-    host, or Inductor raises.
-    """
+    """Return the lowered tape compiled by Inductor. Raises Unfit if it computes on the host or Inductor fails."""
     from torch._inductor.compile_fx import compile_fx
     whole = Whole(lowered, leaves, "inductor")
     module = module_of(whole.tape)
     try:
         with torch.no_grad():
             compiled = compile_fx(module, [leaf.clone() for leaf in whole.leaves])
-            compiled(*[leaf.clone() for leaf in whole.leaves])  # what is put off to the first call is compiled now
+            compiled(*[leaf.clone() for leaf in whole.leaves])  # triggers the compilation deferred to the first call
     except TapeError:
         raise
     except Exception as err:

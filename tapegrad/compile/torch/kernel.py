@@ -1,4 +1,4 @@
-"""kernel: a function of torch's as the op of a call on a tape."""
+"""kernel: a torch function as the op of a call on a lowered tape."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tapegrad.tape.tape import NO_KWARGS, Call, Operation, Tape, V, Variable
 
 
 class Kernel:
-    """A function of torch's, or any other, as one call of it has it: with what the call knows besides its arguments.
+    """The op of one call of a function of torch or any other, with facts about this call.
 
-    Where operations are nested in the arguments, `form` has all of these, and `V(0)`, `V(1)` for what the call is
-    given. `quick` is the function that makes the call with the least delay, where that is another than `fn`. `inside`
-    says that nothing looks into it: the implementation of an operation, which may ask for numbers on the host. What
-    `draws` gives other numbers each time, may raise, or is a user's function. What its result `aliases`, and what it
-    `writes`: see optimise.memory.
+    form: all arguments of the function, with `V(0)`, `V(1)` in place of the call's, if operations are nested in them.
+    quick: the fastest function that makes the call, `fn` by default.
+    inside: the call is opaque, an implementation that may read numbers on the host.
+    draws: the result may differ each time, the function may raise, or it is the user's.
+    aliases, writes: see optimise.memory.
     """
 
-    is_found = True  # a call of it has a value on the tape only where that follows from constants alone
+    is_found = True  # a call has a value on the tape only if that follows from constants alone
     __slots__ = ("__name__", "aliases", "effects", "fn", "form", "inside", "quick", "writes")
 
     def __init__(self, fn: Callable[..., Any], form: Any = None, aliases: Any = None, inside: bool = False,
@@ -43,17 +43,17 @@ class Kernel:
         return self.fn(*args, **kwargs)
 
     def nested(self, given: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the function's arguments."""
+        """Return the function's arguments, nested."""
         return (given, kwargs) if self.form is None else replaced(self.form, lambda hole: given[hole.id])
 
     def _shown(self, given: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """Write the arguments."""
+        """Return the texts of the function's arguments."""
         args, kwargs = self.nested(given, kwargs)
         return [*map(short, args), *(f"{key}={short(x)}" for key, x in kwargs.items())]
 
 
 def name_of(fn: Any) -> str:
-    """Return the name of a function, an operator of ATen's, or what reads an attribute."""
+    """Return the name of a function, an ATen operator, or the attribute that a getter reads."""
     if isinstance(fn, torch._ops.OpOverload):
         return fn.overloadpacket.__name__  # type: ignore[no-any-return]
     name = getattr(fn, "__name__", "") or type(fn).__name__
@@ -61,13 +61,13 @@ def name_of(fn: Any) -> str:
 
 
 def arguments(op: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of the function that a call calls."""
+    """Return the arguments of the function of a kernel's call, nested."""
     return op.fn.nested(op.args, op.kwargs)  # type: ignore[no-any-return]
 
 
 def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = NO_KWARGS, aliases: Any = None,
             inside: bool = False, draws: bool = False, writes: Any = (), val: Any = UNKNOWN, quick: Any = None) -> Call:
-    """Make a call of a function with operations among its arguments; `aliases` and `writes` name the operations."""
+    """Return a kernel's call of a function with operations in its arguments; `aliases` and `writes` are operations."""
     form = None
     nests = [arg for arg in args if isinstance(arg, (tuple, list, dict, slice))]
     if (nests or kwargs) and holds_value((nests, kwargs)):
@@ -84,23 +84,23 @@ def call_of(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def is_kernel(op: Operation, *fns: Any) -> bool:
-    """True for the call of a kernel, of one of these functions where there are any."""
+    """Return whether an operation is a kernel's call, of one of these functions if any are given."""
     return type(op) is Call and type(op.fn) is Kernel and (not fns or op.fn.fn in fns)
 
 
 def is_inside(op: Operation) -> bool:
-    """True for a call that nothing looks into."""
+    """Return whether an operation is an opaque call."""
     return type(op) is Call and type(op.fn) is Kernel and op.fn.inside
 
 
 def inside(tape: Tape) -> Any:
-    """Return the first call on a tape that nothing can look into, or loop with one; None where there is none."""
+    """Return the first opaque call on a tape, or loop that contains one; None if there is none."""
     return next((op for op in tape.ops if is_inside(op) or (is_loop(op) and inside(op.fn.body))),
                 None)
 
 
 def nest(x: Any) -> Any:
-    """Put values together, as the form of the call has them."""
+    """Return nested values; the `form` of the call does the nesting."""
     return x
 
 
@@ -128,14 +128,12 @@ def _collect(x: Any, found: list[Operation]) -> None:
 
 
 def holds_value(x: Any) -> bool:
-    """True if nested arguments are not all known before a program runs."""
+    """Return whether nested arguments contain an operation."""
     return isinstance(x, Operation) or bool(values_in(x))
 
 
 def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
-    """Return nested arguments with `fn(leaf, *its counterparts)` for each leaf: what is no
-    tuple, list, dict or slice.
-    """
+    """Return nested tuples, lists, dicts and slices with `fn(leaf, *its counterparts)` in place of each leaf."""
     if isinstance(x, (tuple, list)):
         parts = [mapped(*part[:1], fn, *part[1:])
                  for part in zip(x, *others)] if others else [mapped(part, fn) for part in x]
@@ -150,7 +148,7 @@ def mapped(x: Any, fn: Callable[..., Any], *others: Any) -> Any:
 
 
 def replaced(x: Any, fn: Callable[[Any], Any]) -> Any:
-    """Return nested arguments with something in the place of each variable."""
+    """Return nested arguments with `fn(variable)` in place of each variable."""
     return mapped(x, lambda part: fn(part) if isinstance(part, Variable) else part)
 
 
@@ -158,7 +156,7 @@ def replaced(x: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def without(x: Any) -> Any:
-    """Return what stands for a value of which the type is known, if it is a tensor or one of Python's numbers."""
+    """Return an absent value with the type of a tensor or Python number; UNKNOWN for others."""
     if is_tensor(x):
         return _tensor(x.dtype, x.shape, x.stride(), x.device)
     return absent(FIXED[type(x)]) if type(x) in PYTHON else UNKNOWN

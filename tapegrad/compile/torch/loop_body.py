@@ -1,7 +1,7 @@
-"""loop_body: what one run of a loop comes down to.
+"""loop_body: lowers the body of a loop by running one iteration.
 
-Of what is carried, it may write to some: that is nobody else's, and what leaves a run lies nowhere
-where the next one writes.
+An iteration may write in place to the carried values that it owns. Its results share no memory with what the next
+iteration writes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 
 
 class Body(Lowering):
-    """Lowers a run of a loop to a `body`, which returns what is `made`, and writes to the carried
-    values that are `owned`, by number.
+    """Lowers an iteration of a loop to a `body` with the results `made`. It may write to the carried values with the
+    numbers in `owned`.
 
-    What stands for an input may be a constant: the body is for that alone.
+    If the reference of an input is a constant, the body is valid for that constant only.
     """
 
     def __init__(self, outer: Lowering, op: Call, values: list[Any], refs: list[Any], owned: set[int]) -> None:
@@ -40,10 +40,10 @@ class Body(Lowering):
         self.first = len(values) - loop.sizes[3]
         for j in owned:
             self.memory.owned[loop.parts()[3][j].id] = 1
-        self.places: dict[int, Operation] = {}  # of an index, the integers that differ from run to run
+        self.places: dict[int, Operation] = {}  # by argument position: index integers that vary with the iteration
 
     def lower(self) -> None:
-        """Find the body."""
+        """Run the iteration, and set `body` and `made`."""
         self.body, self.made = self.run()
 
     def input(self, op: Input, leaves: Any) -> None:
@@ -52,12 +52,12 @@ class Body(Lowering):
         if not holds_value(ref):
             return self.set(op, self.values[op.id], self.values[op.id])
         value, whole = self.values[op.id], self.refs[op.id]
-        if type(value) in (tuple, list):  # what several came out of: a call of the run before
+        if type(value) in (tuple, list):  # several results of one call of the previous iteration
             parts = self.several(op, whole, map(without, value))
             self.known.update((x, part) for x, part in zip(value, parts) if is_tensor(x))
             self.refs[op.id] = type(value)(parts)
 
-    # -- integers that differ from run to run, in an index
+    # -- integers of an index that vary with the iteration
 
     def is_closed(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], mixed: bool) -> bool:
         self.places = _counted(op, fn, given, refs)
@@ -89,8 +89,8 @@ class Body(Lowering):
         return values
 
     def own_results(self, parts: list[Any]) -> None:
-        """Copy what is handed on or collected and lies where the next run writes, or does not go row by row in
-        memory, as the first values do.
+        """Copy carried and collected results that share memory with what the next iteration writes, and carried ones
+        that are not contiguous, as the initial values are.
         """
         uses, inputs = Counter(map(root, values_in(self.parts))), self.new.inputs[1 + self.first:]
         places: dict[Operation, int] = {inputs[j]: j for j in self.owned}
@@ -104,9 +104,7 @@ class Body(Lowering):
 
     @property
     def aliases(self) -> tuple[int | None, ...]:
-        """Where the results of the loop lie: of what is handed on, in its own memory, where
-        nothing else can lie there.
-        """
+        """The aliasing of the loop's results: None for a carried value that shares memory with nothing, else ANY."""
         parts = self.body.result.args
         several = [operands(part) if is_kernel(part, nest) else values_in(part) for part in parts]
         roots = Counter(root(x) for values in several for x in values)
@@ -119,8 +117,8 @@ class Body(Lowering):
 
 
 def _counted(op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any]) -> dict[int, Operation]:
-    """Return the integers, by place among the arguments, that differ from run to run in an
-    index which is taken as it is.
+    """Return, by argument position, the integers of a basic index that vary with the iteration; none if the index has
+    other parts that torch would not take unchanged.
     """
     if fn not in (ops.getitem, ops.setitem) or op.kwargs.get("through") or not is_tensor(given[0]):
         return {}

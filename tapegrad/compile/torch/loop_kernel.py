@@ -1,8 +1,8 @@
-"""loop_kernel: a loop of small tensors as one CUDA kernel, in which one block of threads makes all runs.
+"""loop_kernel: writes a loop of small tensors as one CUDA kernel, in which one thread block computes all iterations.
 
-A launch takes longer than a run's arithmetic where a run computes a few hundred numbers: an operator at a time, the
-device idles. Here what is carried lies in the block's shared memory, each call of the body is a few lines of C, of
-which each thread computes some elements, and the threads wait for each other only where one reads what another wrote.
+If an iteration computes a few hundred numbers, launching an operator takes longer than its arithmetic. In the kernel,
+carried values are in shared memory, each call of the body is a few lines of C, each thread computes some elements, and
+the threads synchronise only where one reads what another wrote.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tapegrad.ops.loop import Loop, range_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
 
 TYPES = {torch.float64: "double", torch.float32: "float", torch.int64: "long long", torch.bool: "bool"}
-"""C's names of the dtypes that a kernel computes with."""
-SHARED = 48 << 10  # bytes of shared memory that each device gives a block
-WIDEST = 256  # threads
+"""C types of the dtypes that a kernel supports."""
+SHARED = 48 << 10  # bytes of shared memory of a block on every device
+WIDEST = 256  # most threads of a block
 WORTH = 4096  # numbers that one block computes in the time of a launch
-AT_ONCE = 32  # partial sums, each by a thread
-LONGEST = 2000  # calls in a body, which the compiler takes a second for
+AT_ONCE = 32  # partial sums of a long sum, each by a thread
+LONGEST = 2000  # most operations in a body, which compile in about a second
 
 POINTWISE: dict[str, str] = {
     "add": "{0} + {alpha}{1}", "sub": "{0} - {alpha}{1}", "rsub": "{1} - {alpha}{0}", "mul": "{0} * {1}",
@@ -63,12 +63,12 @@ POINTWISE: dict[str, str] = {
     **{name: f"{name}({{0}})" for name in
        ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "sqrt", "asin", "acos", "atan", "asinh", "acosh",
         "atanh", "exp2", "expm1", "log2", "log10", "log1p", "erf", "erfc", "floor", "ceil", "trunc")}}
-"""What an element is, by the name of the function: of the elements of its arguments, which are numbers of one type."""
+"""C expressions of an element of the result, by function name, with the arguments' elements converted to one type."""
 OURS = {"multiply": "mul", "add": "add", "subtract": "sub", "divide": "div", "power": "pow", "negative": "neg",
         "multiply_no_nan": "multiply_no_nan", "divide_no_nan": "divide_no_nan", "product_no_nan": "product_no_nan"}
-"""Of tapegrad's own functions, which stand where a number differs from run to run, torch's name."""
+"""torch's names of tapegrad's own functions, which are called with numbers that vary with the iteration."""
 POWERS = {2: "square", 0.5: "sqrt", -0.5: "rsqrt"}
-"""Of powers of which torch computes another function, that function."""
+"""The functions that torch computes for some exponents."""
 ON_BOOLS = {"logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not"}
 CONVERTED = {"copy", "fill", "masked_fill"}
 COMPARED = {"gt", "lt", "ge", "le", "eq", "ne", "isnan"}
@@ -78,19 +78,19 @@ MATRIX = {"mm", "mv", "dot", "vdot", *ADDED}
 
 
 class Text:
-    """Writes the kernel of a loop of which the body is torch's calls. Raises Unwritten for what it does not write.
+    """Writes the kernel of a loop with torch calls in its body. Raises Unwritten for anything unsupported.
 
-    Of the loop's arguments it takes those of the numbers in `taken`, with a sequence as one tensor, and then the
-    `constants`; `made` are the shapes and dtypes of what it returns, with what is collected as one tensor.
+    The kernel takes the loop's arguments with the numbers in `taken`, sequences as one tensor each, and the
+    `constants`. `made` are the shapes and dtypes of its results; each collected sequence is one tensor.
     """
 
     def __init__(self, loop: Loop, width: int = 0) -> None:
         self.loop, self.constants, self.lines = loop, list[torch.Tensor](), list[str]()
         self.refs: dict[Any, Ref] = {}
-        self.shared = 0  # bytes
-        self.places: list[str] = []
-        self.fresh: dict[str, int] = {}  # memory that was written since the threads last met, and in which order
-        self.read: dict[str, int] = {}  # memory that was read since then
+        self.shared = 0  # bytes of shared memory
+        self.places: list[str] = []  # declarations of shared memory
+        self.fresh: dict[str, int] = {}  # memory written since the last barrier, with its thread order, see `order`
+        self.read: dict[str, int] = {}  # memory read since then
         steps, given, listed, carried = loop.parts()
         self.width = width or self.threads()
         used = {x for op in loop.body.ops for x in operands(op)}
@@ -134,7 +134,7 @@ class Text:
             raise Unwritten("too much memory for a block")
 
     def threads(self) -> int:
-        """Return the number of threads. Raises Unwritten where torch's operators are faster, by the work of a run."""
+        """Return the number of threads. Raises Unwritten if an iteration has so much work that torch is faster."""
         sizes, work, launches = [1], 0, 0
         if len(self.loop.body.ops) > LONGEST:
             raise Unwritten("too long a body")
@@ -164,14 +164,14 @@ class Text:
         return f"const {TYPES[dtype]}* __restrict__ {name}"
 
     def memory(self, shape: tuple[int, ...], dtype: torch.dtype) -> Ref:
-        """Return shared memory for a tensor."""
+        """Allocate shared memory for a tensor."""
         name = f"m{len(self.places)}"
         self.places.append(f"  {TYPES[dtype]}* const {name} = ({TYPES[dtype]}*)((char*)shared + {self.shared});")
         self.shared += -(-math.prod(shape) * dtype.itemsize // 8) * 8
         return Ref(name, dtype, shape, dense(shape), place=name)
 
     def numbers(self, steps: Sequence[Input]) -> None:
-        """Say what the numbers are that differ from run to run."""
+        """Define the numbers that vary with the iteration: as expressions of the loop counter, or as tables."""
         for x, values in zip(steps, self.loop.steps):
             if (found := range_of(values)) is not None:
                 self.refs[x] = Ref(f"({literal(found.start)} + {literal(found.step)} * k)", torch.int64, (), ())
@@ -193,7 +193,7 @@ class Text:
     # -- calls
 
     def ref(self, x: Any) -> Any:
-        """Return what stands for an argument: a tensor or a number of the kernel, or what is known."""
+        """Return the Ref of an argument, or its value if it is static."""
         if type(x) in (list, tuple):
             return [self.ref(part) for part in x]
         if type(x) is Constant and x not in self.refs:
@@ -255,7 +255,7 @@ class Text:
         return Ref(f"({text})", kind, (), ())
 
     def pointwise(self, op: Operation, name: str, args: list[Any], options: dict[str, Any], into: Ref | None) -> Ref:
-        """Write a function of elements."""
+        """Write an elementwise function."""
         shape, dtype = self.found(op, args, into)
         factors = {key: f"{literal(options.pop(key))} * " if key in options else "" for key in ("alpha", "value")}
         if set(options) - {"memory_format", "dtype", "device"} or any(type(x) is list for x in args):
@@ -286,18 +286,18 @@ class Text:
         return out
 
     def found(self, op: Operation, args: list[Any], into: Ref | None) -> tuple[tuple[int, ...], torch.dtype]:
-        """Return the shape and the dtype of what a call returns."""
+        """Return the shape and dtype of a call's result."""
         if into is not None:
             return into.shape, into.dtype
         if op.spec.type is torch.Tensor or len(args) != 2:
             return self.spec(op)
         refs, kind = [x for x in args if isinstance(x, Ref)], self.compared(args)
-        if {x.dtype for x in refs if not x.is_number} != {kind}:  # NumPy's dtype may be another than torch's
+        if {x.dtype for x in refs if not x.is_number} != {kind}:  # NumPy's promotion may differ from torch's
             raise Unwritten("a tensor beside another type")
         return torch.broadcast_shapes(*[x.shape for x in refs]), kind
 
     def compared(self, args: list[Any]) -> torch.dtype:
-        """Return the type in which torch computes with two arguments."""
+        """Return the dtype to which torch promotes two arguments."""
         def like(x: Any) -> Any:
             if not isinstance(x, Ref):
                 return x
@@ -309,7 +309,7 @@ class Text:
         return kind
 
     def element(self, x: Any, shape: tuple[int, ...], i: str, dtype: torch.dtype) -> str:
-        """Write an element of an argument that is broadcast to a shape, as a number of a type."""
+        """Write element `i` of an argument broadcast to a shape, converted to a dtype."""
         if not isinstance(x, Ref):
             return f"({TYPES[dtype]}){literal(x)}"
         text = x.base if x.is_number else f"{x.base}[{index(x, shape, i)}]"
@@ -317,11 +317,11 @@ class Text:
 
     def each(self, out: Ref, given: Sequence[Ref], element: Callable[[str], str], loop: str = "",
              far: Sequence[Ref] = (), apart: bool = False) -> None:
-        """Write what each element of a tensor is; the threads meet first where one reads or writes what another wrote,
-        or writes what another reads.
+        """Write the computation of each element of a tensor, after a barrier if a thread would read or write what
+        another wrote, or write what another read.
 
-        Each thread has the elements of its number in all tensors of as many elements. Of those in `far` the `loop` that
-        stands before an element reads any. What is written `apart` lies where nothing was written since they met.
+        A thread has the same element numbers in all tensors of one size. The `loop` before an element may read any
+        element of the tensors in `far`. With `apart`, the memory was not written since the last barrier.
         """
         own = order(out, out)
         reads = [(x.place, order(x, out)) for x in given if x.place] + [(x.place, 0) for x in far if x.place]
@@ -339,7 +339,7 @@ class Text:
             self.read[place] = way if self.read.get(place, way) == way else 0
 
     def meet(self) -> None:
-        """Let all threads wait for each other."""
+        """Write a barrier."""
         self.fresh.clear()
         self.read.clear()
         if not self.lines or self.lines[-1] != "  MEET;":
@@ -350,14 +350,14 @@ class Text:
             self.each(to, [x], partial(self.element, x, to.shape, dtype=to.dtype), apart=apart)
 
     def collect(self, results: Sequence[Any], first: int) -> None:
-        """Write what a run returns beside what it hands on."""
+        """Write the collected results of an iteration."""
         for number, x in enumerate(results, first):
             if not isinstance(x, Ref):
                 raise Unwritten("a number that is collected")
             self.copies([(Ref(f"y{number}", x.dtype, x.shape, dense(x.shape), f"k * {x.size}"), x)])
 
     def hand_on(self, carried: Sequence[Ref], results: Sequence[Any]) -> None:
-        """Write what a run hands on: by other memory what lies where another is handed on to."""
+        """Write the carried values of the next iteration; one stored where another is written goes by other memory."""
         pairs = [(to, x) for to, x in zip(carried, results) if x != to]
         if not all(isinstance(x, Ref) and x.shape == to.shape for to, x in pairs):
             raise Unwritten("a number that is handed on")
@@ -372,8 +372,8 @@ class Text:
 
     def call_cat(self, out: Ref, parts: list[Ref], axis: int = 0) -> None:
         begin = 0
-        for part in parts:  # each to a place of its own
-            if part.size:  # one of shape (0,) goes with any
+        for part in parts:  # each to its own part of the result
+            if part.size:  # torch accepts a tensor of shape (0,) beside any others
                 piece = slice_(out, axis, begin, begin + part.shape[axis])
                 self.copies([(piece, part)], apart=True)
                 begin += part.shape[axis]
@@ -429,8 +429,8 @@ class Text:
 
     def sums(self, out: Ref, given: Sequence[Ref], shape: tuple[int, ...], end: str = "s",
              more: str = "s += {0}", to: Sequence[Ref] = ()) -> None:
-        """Write sums of products along the last axes, added to what there is in `to`, or what `more` makes of a sum and
-        one more: each is a thread's; of one that is long, several have parts.
+        """Write sums of products along the last axes, added to `to`; `more` may be another reduction. One thread
+        computes each sum, several one that is long.
         """
         m = math.prod(shape) // max(out.size, 1)
         kind, adds = TYPES[out.dtype], more.startswith("s +=")
@@ -466,8 +466,8 @@ def literal(x: Any) -> str:
 
 
 class LoopKernel:
-    """A loop's kernel as a function of what its text takes: launched on the current stream, it waits for nothing, and a
-    CUDA graph may hold it.
+    """A loop's compiled kernel as a function of the arguments that its Text takes. It is launched on the current stream
+    without synchronisation, so that a CUDA graph can capture it.
     """
 
     __name__ = "loop_kernel"
@@ -487,14 +487,14 @@ class LoopKernel:
 
 
 def loop_kernel(loop: Loop, device: torch.device) -> LoopKernel | None:
-    """Return the kernel of a loop of torch's calls; None where there is none: torch's operators serve."""
+    """Return the kernel of a loop with torch calls in its body; None if it must be left to torch's operators."""
     if device.type != "cuda" or not hasattr(torch.cuda, "_compile_kernel"):
         return None
     if any(torch.device(x.spec.device).type != "cuda" for x in loop.body.inputs[1:] if x.spec.type is torch.Tensor):
-        return None  # a number on the host, as torch takes it
+        return None  # a 0-d tensor on the host, which torch's operators accept
     try:
         return LoopKernel(loop, device)
     except Unwritten:
         return None
-    except (OSError, RuntimeError, ImportError):  # no compiler, or no headers, are here
+    except (OSError, RuntimeError, ImportError):  # no compiler or headers installed
         return None

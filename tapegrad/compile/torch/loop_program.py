@@ -1,7 +1,6 @@
-"""loop_program: what a loop comes down to on torch: a loop of what its body does, as it is found from the first run.
+"""loop_program: lowers a loop to a loop of torch calls, found by running the first iteration.
 
-Where that does not serve, since what is handed on is of another kind from run to run, or what runs the tape knows no
-loops, the calls of the runs are there one by one.
+The loop is unrolled if the types of carried values change between iterations, or if the executor supports no loops.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from tapegrad.ops.structure import put_results
 from tapegrad.rules.facts import ANY
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, copy_op
 
-TRIES = 3  # of what is carried, the first value may have to be a tensor where the others are
-LEAF = Operation()  # stands for what differs from run to run
+TRIES = 3  # attempts to lower the body; after one, initial carried values may be converted to the type of later ones
+LEAF = Operation()  # the reference of an input that varies with the iteration
 
 
 def lower_loop(outer: Lowering, op: Call, values: list[Any], refs: list[Any]) -> tuple[Any, Any]:
-    """Put a loop on the new tape; return its value, and what stands for that."""
+    """Append a loop to the new tape; return its value and the reference."""
     call = _Call(outer, op, values, refs)
     body = call.body()
     if body is None:
@@ -47,7 +46,9 @@ SUBTAPES[Loop] = lower_loop
 
 
 class _Call:
-    """A loop's call: values, and what stands for them. What the body writes to is a copy, made once."""
+    """A loop's call with the values and references of its arguments. Carried values that the body writes to are copied
+    once, before the loop.
+    """
 
     def __init__(self, outer: Lowering, op: Call, values: list[Any], refs: list[Any]) -> None:
         self.outer, self.op, self.values, self.refs = outer, op, values, refs
@@ -66,7 +67,7 @@ class _Call:
         self.own(self.written)
 
     def move(self, i: int, dtype: Any = None) -> None:
-        """Make an argument a tensor."""
+        """Convert an argument to a tensor."""
         outer, ref = self.outer, self.refs[i]
         tensor = self.values[i] = to_tensor(self.values[i], outer.device, dtype)
         if isinstance(ref, Operation):
@@ -75,14 +76,14 @@ class _Call:
         self.refs[i] = outer.ref_of(tensor, self.op)
 
     def own(self, carried: set[int]) -> None:
-        """Copy the first values of what is carried, by number."""
+        """Copy the initial values of the carried inputs with these numbers."""
         for i in sorted(self.first + j for j in carried):
             self.refs[i], self.values[i] = self.outer.copy(self.op, self.refs[i], self.values[i])
 
-    # -- one body for all runs
+    # -- one body for all iterations
 
     def body(self) -> Body | None:
-        """Return the body of a run, None where what one run hands on is not of the kind that the next takes."""
+        """Return the lowered body, None if the types of carried values change between iterations."""
         if not all(map(self.is_simple, range(len(self.values)))):
             return None
         refs = [LEAF] * self.steps + [LEAF if i in self.lists or i >= self.first else ref
@@ -100,7 +101,7 @@ class _Call:
         return None
 
     def is_simple(self, i: int) -> bool:
-        """True for a sequence of things of one kind, and for what is none that holds tensors."""
+        """Return whether an argument is a sequence of elements of one type, or no container of tensors."""
         value = self.values[i]
         if i in self.lists:
             return all(_same(value[0], part) for part in value)
@@ -108,8 +109,8 @@ class _Call:
                 or isinstance(value, np.generic))
 
     def adapt(self, i: int, made: Any) -> bool:
-        """Make the first value of what is carried of the kind that a run makes; return whether it is
-        one that it may be made of.
+        """Convert the initial value of a carried input to the type that an iteration returns; return whether this is
+        possible.
         """
         first = self.values[i]
         if not is_tensor(made):
@@ -118,20 +119,20 @@ class _Call:
             self.move(i, made.dtype)
             return True
         if is_tensor(first) and made.dtype is first.dtype and made.shape == first.shape:
-            self.own({i - self.first})  # row by row in memory
+            self.own({i - self.first})  # makes it contiguous
             return True
         return False
 
     def run(self, body: Body) -> tuple[Any, ...]:
-        """Make all runs; return the last values of what is carried, and what they collected."""
+        """Run all iterations; return the final carried values and the collected sequences."""
         tape = Tape()
         call = tape.push(Call(self.lowered(body), tuple([tape.push(Input(label="x")) for _ in self.values]), val=None))
         put_results(tape, [tape.push(Call(getfield, (call, i), val=None)) for i in range(len(self.loop.results))])
         made = function_of(tape)(*self.values)
-        return tuple([x.detach() if is_tensor(x) else x for x in made])  # it may be what was given
+        return tuple([x.detach() if is_tensor(x) else x for x in made])  # a result may be an argument itself
 
     def lowered(self, body: Body) -> Loop:
-        """Return the loop of what a run comes down to."""
+        """Return the loop with the lowered body."""
         loop = self.loop.with_body(body.body)
         loop.aliases = body.aliases
         return loop
@@ -143,17 +144,17 @@ class _Call:
         return result, self.known(result, outer.several(self.op, call, map(without, result)))
 
     def known(self, result: Sequence[Any], refs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Say what the tensors are that came out, and return what stands for them."""
+        """Note the references of the tensors of a result; return the references."""
         def note(ref: Any, x: Any) -> None:
             if is_tensor(x):
                 self.outer.known[x] = ref
         mapped(refs, note, tuple(result))
         return refs
 
-    # -- one kernel for all runs
+    # -- one kernel for all iterations
 
     def launched(self, kernel: LoopKernel) -> tuple[Any, Any]:
-        """Put the call of a kernel on the new tape, and what takes apart the tensors in which it collects."""
+        """Append the call of a kernel, and the unbinding of the tensors of collected values."""
         outer, carried, taken = self.outer, self.carried, kernel.text.taken
         given = [torch.stack(tuple(self.values[i])) if i in self.lists else self.values[i] for i in taken]
         refs = [self.stacked(i, x) if i in self.lists else outer.operand(self.refs[i], self.op)
@@ -168,17 +169,18 @@ class _Call:
         return values, self.known(values, parts)
 
     def stacked(self, i: int, x: Any) -> Any:
-        """Return what stands for a sequence as one tensor `x`: the one that another kernel collected it in, if it was.
+        """Return the reference of a sequence stacked in the tensor `x`; if a kernel collected it, of that kernel's
+        tensor.
         """
         ref = self.refs[i]
         if is_kernel(ref, torch.unbind):
             return ref.args[0]
         return self.outer.step(self.op, torch.stack, ref, val=without(x))
 
-    # -- the calls of all runs
+    # -- the calls of all iterations
 
     def copied(self, body: Body) -> tuple[Any, Any]:
-        """Put the calls of the body on the new tape, as often as it runs."""
+        """Append the calls of the lowered body once for each iteration."""
         result = self.run(body)
         made = Runs(self.loop, self.refs)
         for k in self.loop.runs:
@@ -186,7 +188,7 @@ class _Call:
         return result, self.known(result, made.result)
 
     def unrolled(self) -> tuple[Any, Any]:
-        """Put what each run calls on the new tape."""
+        """Lower each iteration, and append its calls."""
         made, found = Runs(self.loop, self.refs), Runs(self.loop, self.values)
         for k in self.loop.runs:
             refs = self.references(k, made.now)
@@ -197,12 +199,12 @@ class _Call:
         return found.result, self.known(found.result, made.result)
 
     def references(self, k: int, now: Sequence[Any]) -> list[Any]:
-        """Return what stands for a run's inputs."""
+        """Return the references of an iteration's inputs."""
         refs = [self.element(i, k) if i in self.lists else ref for i, ref in enumerate(self.refs[:self.first])]
         return [*(step[k] for step in self.loop.steps), *refs, *now]
 
     def element(self, i: int, k: int) -> Any:
-        """Return what stands for an element of a sequence."""
+        """Return the reference of an element of a sequence."""
         ref, x = self.refs[i], self.values[i][k]
         if not isinstance(ref, Operation):
             return ref[k]
@@ -210,7 +212,7 @@ class _Call:
 
 
 def copied(outer: Lowering, body: Tape, refs: Sequence[Any]) -> list[Any]:
-    """Put the calls of a body on another tape, with `refs` for its inputs; return what stands for what it returns."""
+    """Append the calls of a body to the new tape, with `refs` for its inputs; return the references of its results."""
     at: dict[Operation, Any] = dict(zip(body.inputs[1:], refs))
 
     def bind(arg: Any) -> Any:
@@ -219,7 +221,7 @@ def copied(outer: Lowering, body: Tape, refs: Sequence[Any]) -> list[Any]:
         if type(op) is Constant:
             at[op] = outer.constant(op.val, op)
         elif type(op) is Guard:
-            if holds_value(bind(op.args[0])):  # that of a number which is the same in all calls has held
+            if holds_value(bind(op.args[0])):  # a guard on a static number holds already
                 outer.push(Guard(outer.operand(bind(op.args[0]), op), op.fact, op.expected), op)
         elif type(op) is Call and op is not body.result:
             whole: Any = bind(op.args[0]) if op.fn is getfield else None

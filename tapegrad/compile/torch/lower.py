@@ -1,9 +1,9 @@
-"""lower: the calls of ATen's operators that a flat tape comes down to on torch, found by running it once.
+"""lower: lowers a flat tape to calls of ATen's operators, by running it once and recording them.
 
-The tape runs by replay's own logic, on the arguments of a call; the operators that it calls meanwhile are the program.
-What is fixed by the shapes, dtypes and static values of the arguments is taken as it was found, and nothing else: an
-operation that looks at numbers on the host, whose result has a shape that numbers decide, that draws, that runs the
-user's code, or that Python's numbers among the arguments may steer, stays one call of its implementation.
+The tape is replayed on the arguments of a call, and the operators called meanwhile form the program. Only what the
+shapes, dtypes and static values of the arguments determine becomes static. An operation stays one opaque call of its
+implementation if it reads numbers on the host, has a value-dependent shape, draws, runs the user's code, or may depend
+on the value of a Python number among the arguments.
 """
 
 from __future__ import annotations
@@ -61,51 +61,48 @@ from tapegrad.tree.flatten import flatten
 from tapegrad.tree.signature import ValueAndGradients
 
 DRAWING = (ops.draw, ops.default_rng)
-# that no number changes
+# facts that do not depend on the numbers in arrays
 FIXED = frozenset(["shape", "ndim", "dtype", "class", "type", "kind", "layout", "strides", "apart", "writeable"])
 
 
 def lower(tape: Tape, leaves: list[Any], device: Any, numbers: bool = True,
           loops: bool = True, kernels: bool = False) -> tuple[Tape, list[Any]]:
-    """Return the calls of torch's that a tape comes down to for arguments like `leaves`, and the parts of the result.
+    """Return the tape of torch calls for arguments like `leaves`, and the parts of the result.
 
-    The leaves are those of the tape but for the function; arrays among them are tensors already. With `numbers`,
-    Python's numbers may be others in another call; else it is made for these alone. Without `loops` the calls of a
-    loop's runs are there one by one; with `kernels` it is one, on a device that can have such. Raises GuardError where
-    the tape is not for these arguments, and what a replay raises.
+    The leaves are those of the tape without the function, with tensors for arrays. With `numbers`, Python numbers stay
+    inputs; else the program is specialised to them. Without `loops`, loops are unrolled; with `kernels`, a loop becomes
+    one CUDA kernel if possible. Raises GuardError if the tape does not fit these arguments, and what a replay raises.
     """
     return Lowering(places_of_masks(tape), leaves, device, numbers, loops, kernels).run()
 
 
 SUBTAPES: dict[type, Callable[[Lowering, Call, list[Any], list[Any]], tuple[Any, Any]]] = {}
-"""What the call of an op that carries a subtape comes down to, by the op's type: filled by the modules that
-lower a tape as this one does.
-"""
+"""Functions that lower the calls of ops with a subtape, by the op's type; other modules register theirs."""
 Roots = set[Operation]  # in the class below, `set` is a method
 
 
 class Lowering:
-    """Runs a tape, and writes down what it calls on a new one.
+    """Runs a tape, and records the operators that it calls on a new tape.
 
-    The calls on that have the values that were found where these follow from constants alone, and all have types.
+    Its calls keep their values if these follow from constants alone; all have types.
     """
 
-    backward = False  # of the body of a pullback's loop, which gets nan or inf as pullbacks do
+    backward = False  # whether this is the body of a pullback's loop, which may compute nan or inf without an error
 
     def __init__(self, tape: Tape, leaves: list[Any], device: Any, numbers: bool, loops: bool,
                  kernels: bool = False) -> None:
         self.tape, self.leaves, self.numbers, self.device, self.loops = tape, leaves, numbers, device, loops
         self.kernels = kernels
         self.memory = Memory(tape, device, strict=False)
-        self.varies: set[Operation] = set()  # whose shape numbers decide, as far as the tape has run
+        self.varies: set[Operation] = set()  # operations run so far with value-dependent shapes
         self.pairs, self.calls = pairs_of(tape) if numbers else {}, Calls()
         self.new = tape.blank()
-        self.known: Any = WeakIdKeyDictionary()  # the operation on the new tape that a tensor is the value of
+        self.known: Any = WeakIdKeyDictionary()  # by tensor: the operation on the new tape with this value
         self.values: list[Any] = [None] * (len(tape.ops) + 1)
-        # what stands for them there: operations, nested, or constants
+        # their references on the new tape: operations, possibly nested, or constants
         self.refs: list[Any] = [None] * (len(tape.ops) + 1)
-        self.parts: list[Any] = []  # of the result
-        self.nests = packs_of(tape) - {tape.result}  # packs among its parts
+        self.parts: list[Any] = []  # references of the parts of the result
+        self.nests = packs_of(tape) - {tape.result}  # packs that are parts of the result
         self.constants: dict[int, Constant] = {}  # by the identity of the tensor
 
     def run(self) -> tuple[Tape, list[Any]]:
@@ -113,7 +110,7 @@ class Lowering:
         dead = last_uses(tape)
         op: Any = None
         parts: list[Any] | None = None
-        into: Any = flatten(0.0, "", [], [])  # one part, as it is
+        into: Any = flatten(0.0, "", [], [])  # the structure of a single part
         try:
             with torch.no_grad(), collector:
                 for op in tape.ops:
@@ -144,24 +141,24 @@ class Lowering:
     # -- the new tape
 
     def push(self, new: Any, op: Operation) -> Any:
-        """Put an operation on the new tape, at the line of another."""
+        """Append an operation to the new tape, with the source location of `op`."""
         self.new.ops.append(new.at(op))
         new.id = len(self.new.ops)
         return new
 
     def step(self, op: Operation, fn: Callable[..., Any], *args: Any, **facts: Any) -> Call:
-        """Put a call of a function on the new tape; see call_of."""
+        """Append a call of a function to the new tape; see call_of."""
         return self.push(call_of(fn, args, **facts), op)  # type: ignore[no-any-return]
 
     def several(self, op: Operation, call: Call, values: Iterable[Any]) -> tuple[Operation, ...]:
-        """Put on the new tape what takes the result of a call apart."""
+        """Append the operations that extract the results of a call, and return them."""
         return tuple([self.push(Call(ops.getfield, (call, i), None, value), op) for i, value in enumerate(values)])
 
     def operand(self, ref: Any, op: Operation) -> Any:
-        """Return a reference as an argument of a call on the tape: what is nested is put together first."""
+        """Return a reference as an argument of a call; a nested one is packed by an operation first."""
         return ref if isinstance(ref, Operation) or not holds_value(ref) else self.step(op, nest, ref)
 
-    # -- what stands for what
+    # -- values and their references
 
     def set(self, op: Operation, value: Any, ref: Any) -> None:
         self.values[op.id], self.refs[op.id] = value, ref
@@ -173,7 +170,7 @@ class Lowering:
         return self.refs[arg.id] if isinstance(arg, Operation) else arg
 
     def constant(self, tensor: Any, op: Operation) -> Constant:
-        """Return what stands for a tensor that is there before the program runs."""
+        """Return the constant of a tensor that exists before the program runs."""
         found = self.constants.get(id(tensor))
         if found is None:
             found = self.constants[id(tensor)] = self.known[tensor] = self.push(Constant(tensor), op)
@@ -184,14 +181,14 @@ class Lowering:
             self.push(copy_op(op, lambda arg: arg), op)
             return self.set(op, op.val, op.val)
         leaf = next(leaves)
-        leaf = leaf.detach() if is_tensor(leaf) else leaf  # an object of its own, where one tensor was given twice
+        leaf = leaf.detach() if is_tensor(leaf) else leaf  # a distinct object, even if one tensor was passed twice
         ref = self.push(Input(without(leaf), op.label), op)
         if is_tensor(leaf):
             self.known[leaf] = ref
         self.set(op, leaf, ref if is_tensor(leaf) or self.numbers or type(leaf) not in PYTHON else leaf)
 
     def guard(self, op: Guard) -> None:
-        """Hold a fact against these arguments, and keep what another call may find otherwise."""
+        """Verify a guard for these arguments, and keep it if it may fail in another call."""
         value, ref = self.value(op.args[0]), self.ref(op.args[0])
         verify(op, value)
         fixed = (op.fact in FIXED and op.args[0] not in self.varies
@@ -208,7 +205,7 @@ class Lowering:
         given, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
         watched = getattr(fn, "watched", False)
         draws = fn in DRAWING or (isinstance(fn, Op) and (getattr(fn, "of", None) or fn).effects.draws)
-        sure = watched or draws or is_known(fn)  # what it does is seen
+        sure = watched or draws or is_known(fn)  # all that it does can be recorded
         if is_varying(op, self.varies, sure):
             self.varies.add(op)
         if type(fn) in SUBTAPES:
@@ -217,7 +214,7 @@ class Lowering:
         if fn is ops.getfield and type(refs[0]) in (tuple, list, dict):
             self.memory.release(op, fn, op.args[0].id)
             return self.set(op, given[0][given[1]], refs[0][given[1]])
-        if fn is ops.getfield and type(given[0]) in (tuple, list):  # what a loop collected
+        if fn is ops.getfield and type(given[0]) in (tuple, list):  # values that a loop collected
             element = given[0][given[1]]
             part = self.push(Call(ops.getfield, (refs[0], given[1]), None, without(element)), op)
             if is_tensor(element):
@@ -226,16 +223,16 @@ class Lowering:
         mixed = bool(tensors_in((given, op.kwargs)))
         made = self.numbers and not mixed and is_array_of_numbers(op, fn, given)
         if mixed or made:
-            for i, (value, ref) in enumerate(zip(given, refs)):  # drawn, or computed on the host
+            for i, (value, ref) in enumerate(zip(given, refs)):  # arrays that were drawn or computed on the host
                 wanted = (np.ndarray, np.generic, *PYTHON) if made else (np.ndarray, np.generic)
                 if isinstance(value, wanted) and isinstance(op.args[i], Operation):
                     given[i], refs[i] = self.on_device(op, value, ref)
             mixed = True
-        if op in self.nests and not is_plain(fn.run(*given, **op.kwargs)):  # a nest that nothing looks into later
+        if op in self.nests and not is_plain(fn.run(*given, **op.kwargs)):  # an object that stays opaque
             refs, given = self.copies(op, refs, given)
         first = op.args[0].id if op.args and isinstance(op.args[0], Operation) else 0
         if given and type(given[0]) is np.ndarray:
-            self.memory.owned[first] = 0  # computed on the host: what writes to it copies it
+            self.memory.owned[first] = 0  # computed on the host: writes must copy it
         owned = self.memory.owned[first]
         pair = None if op in self.varies else self.pairs.get(op)
         within = (isinstance(op.fn, Operation) or self.is_closed(op, fn, given, refs, mixed)
@@ -258,7 +255,7 @@ class Lowering:
         trail = None if within or self.calls.escaped or not is_plain(y) else self.numbered(op, fn, given, refs)
         if trail is None or self.is_strange((y, [(seen.args, seen.kwargs) for seen in trail])):
             if pair is not None and op is pair.op:
-                pair.walked = None  # what it saved is not known here
+                pair.walked = None  # the tensors that it saved have no references
             if pair is not None and op not in self.varies and self.pair(op, given, refs, y):
                 return
             again: Any = None if mixed else host_function(op, fn, given)
@@ -273,7 +270,7 @@ class Lowering:
             self.finite(op, y)
 
     def finite(self, op: Call, y: Any) -> None:
-        """Hold that a number is finite: of one that is not, Python's function may have raised an error."""
+        """Guard that a number is finite: otherwise Python's function may have raised an error."""
         self.calls.start()
         with self.calls:
             holds = torch.isfinite(y)
@@ -281,11 +278,11 @@ class Lowering:
         verify(self.push(Guard(self.ref_of(holds, op), "bool", True), op), holds)
 
     def is_closed(self, op: Call, fn: Any, given: list[Any], refs: list[Any], mixed: bool) -> bool:
-        """Return whether a call is to stay one, before it is made."""
+        """Return whether a call must stay opaque, as far as known before it is made."""
         if getattr(fn, "raw", False) and all(is_tensor(x) or not holds_value(ref) for x, ref in zip(given, refs)):
             return False
         if memory_of(fn).blank and not is_known(fn) and not holds_value(refs):
-            return False  # torch.zeros and its kin, as the program calls them
+            return False  # torch.zeros and similar functions, called by the program
         if getattr(fn, "watched", False):
             if fn.effects.draws or runs_user_code(op):
                 return True
@@ -304,16 +301,16 @@ class Lowering:
         return bool(hosts) and not (fn in PASSING and all(type(x) in PYTHON for x in hosts))
 
     def is_strange(self, x: Any) -> bool:
-        """True where a tensor appears that was computed, and by no call that was seen: then it is no constant."""
+        """Return whether a tensor was computed, hence is no constant, but appears in no recorded call's result."""
         shown = {id(part) for seen in self.calls.seen for part in tensors_in(seen.result)}
         return any(part not in self.known and id(part) not in shown and storage_of(part) in self.calls.made
                    for part in tensors_in(x))
 
     def numbered(self, op: Call, fn: Any, given: list[Any], refs: list[Any]) -> list[Seen] | None:
-        """Return the calls that were seen, with references for Python's numbers that may be others in another call.
+        """Return the recorded calls, with references in place of Python numbers that are inputs.
 
-        Where such a number goes shows when the calls are made once more, with another one. Return None where they are
-        not the same but for that.
+        To locate such a number, the function is called again with another one. Return None if the recordings differ
+        otherwise.
         """
         numbers = {i: other_than(x) for i, (x, ref) in enumerate(zip(given, refs))
                    if type(x) in PYTHON and isinstance(ref, Operation)} if fn in PASSING else {}
@@ -326,11 +323,11 @@ class Lowering:
         return placed(first, self.calls.seen, [(given[i], x, refs[i]) for i, x in numbers.items()])
 
     def trail(self, op: Call, trail: list[Seen]) -> None:
-        """Put the calls that were seen on the new tape."""
+        """Append recorded calls to the new tape."""
         for seen in trail:
             given = tensors_in((seen.args, seen.kwargs))
             if given and is_tensor(seen.result) and not seen.written and is_same_view(given[0], seen.result):
-                self.known[seen.result] = self.tensor(given[0], op)  # detach, and views that change nothing
+                self.known[seen.result] = self.tensor(given[0], op)  # detach, and identity views
                 continue
             args, kwargs = self.named(seen.args, op), self.named(seen.kwargs, op)
             result: Any = None if any(seen.result is x for x in seen.written) or not tensors_in(seen.result) \
@@ -338,7 +335,7 @@ class Lowering:
             nested = isinstance(result, (tuple, list))
             aliases = tuple([self.owner(part, seen) for part in result]) if nested else self.owner(result, seen)
             writes = [self.known[x] for x in seen.written]
-            draws = seen.draws or (result is None and not writes)  # what neither returns nor writes may raise
+            draws = seen.draws or (result is None and not writes)  # without result or write, it serves to raise
             call = self.push(call_of(seen.fn, args, kwargs, aliases, draws=draws, writes=writes,
                                      quick=spelling(seen)), op)
             found = not seen.draws and all(map(has_value, operands(call)))
@@ -350,7 +347,7 @@ class Lowering:
                 self.known[result] = call
 
     def owner(self, tensor: Any, seen: Seen) -> Operation | None:
-        """Return what a tensor shares memory with of what the call that made it was given."""
+        """Return the argument with which the result of a call shares memory, None if it has its own."""
         if not is_tensor(tensor):
             return None
         return next((self.known[x] for x in tensors_in((seen.args, seen.kwargs)) if share(x, tensor)), None)
@@ -360,18 +357,18 @@ class Lowering:
         return mapped(x, lambda x: self.tensor(x, op) if is_tensor(x) else x)
 
     def ref_of(self, y: Any, op: Operation) -> Any:
-        """Return what stands for a value."""
+        """Return the reference of a value."""
         return mapped(y, lambda x: self.tensor(x, op) if is_tensor(x) else x)
 
     def tensor(self, x: Any, op: Operation) -> Operation:
-        """Return what stands for a tensor: of one that nothing has made, a constant."""
+        """Return the operation of a tensor; a constant if no operation made it."""
         found = self.known.get(x)
         return self.constant(x, op) if found is None else found
 
-    # -- calls that stay one
+    # -- opaque calls
 
     def whole(self, op: Call, fn: Callable[..., Any], given: list[Any], refs: list[Any], y: Any) -> Any:
-        """Put one call of an implementation on the new tape, and return what stands for its result."""
+        """Append an opaque call of an implementation, and return the reference of its result."""
         fixed = not holds_value(refs) and isinstance(op.fn, Op) and pure(op.fn)
         if fixed and not tensors_in(y):
             return y
@@ -390,8 +387,8 @@ class Lowering:
         return out
 
     def pair(self, op: Call, given: list[Any], refs: list[Any], y: Any) -> bool:
-        """Put a call on the new tape that keeps torch's own tape of it, or the pullback that walks that; return False
-        where neither can be.
+        """Append a call that keeps torch's autograd graph of it, or the pullback that traverses the graph; return False
+        if neither is possible.
         """
         pair, parts = self.pairs[op], list(y) if isinstance(y, (tuple, list)) else [y]
         starts = op is pair.op
@@ -410,12 +407,14 @@ class Lowering:
         return True
 
     def holder(self, y: Any, given: list[Any]) -> Any:
-        """Return where something lies that such a call made: with what it was given, or with anything else."""
+        """Return the argument whose memory the result of an opaque call shares; ANY if it is unknown."""
         givens = tensors_in(given) if is_tensor(y) else []
         return next((self.known[x] for x in givens if x in self.known and share(x, y)), ANY)
 
     def on_device(self, op: Operation, value: Any, ref: Any) -> tuple[Any, Operation]:
-        """Return what was computed on the host as a tensor; what is the same in every call, as a constant."""
+        """Return a value computed on the host as a tensor, with its reference: a constant if it is the same in all
+        calls.
+        """
         tensor = to_tensor(value, self.device)
         if not isinstance(ref, Operation):
             return tensor, self.constant(tensor, op)
@@ -425,7 +424,7 @@ class Lowering:
     # -- the result
 
     def pack(self, op: Call) -> list[Any]:
-        """Return the parts of the result, with the types of the inputs where they are gradients."""
+        """Return the parts of the result; gradients are converted to the types of their inputs."""
         values, refs = [self.value(arg) for arg in op.args], [self.ref(arg) for arg in op.args]
         parts = [self.finished(values[0], refs[0])] if values else []
         if isinstance(op.kwargs["into"], ValueAndGradients):
@@ -433,14 +432,14 @@ class Lowering:
         return parts + [self.finished(value, ref) for value, ref in zip(values[1:], refs[1:])]
 
     def finished(self, value: Any, ref: Any) -> Any:
-        """Append a part of the result: NumPy's arrays and numbers become tensors."""
+        """Append a part of the result, with a tensor for a NumPy array or scalar; return its value."""
         if isinstance(value, (np.ndarray, np.generic)):
             value, ref = self.on_device(self.tape.result, value, ref)
         self.parts.append(ref)
         return value
 
     def gradient(self, op: Call, value: Any, ref: Any, leaf: Any) -> Any:
-        """Append the gradient by an input."""
+        """Append the gradient by an input, in its type; return its value."""
         if not is_tensor(leaf) and (not holds_value(ref) or type(leaf) not in PYTHON or type(leaf) is bool):
             return self.finished(conform(value, leaf), conform(value, leaf))
         if not is_tensor(leaf):
@@ -456,7 +455,7 @@ class Lowering:
         return self.finished(dx, self.ref_of(dx, op))
 
     def own_results(self, parts: list[Any]) -> None:
-        """Copy the parts of the result that lie in memory which is not the tape's, or in that of another part."""
+        """Copy the parts of the result that may share memory with something else or do not fill their storage."""
         taken: Roots = set()
 
         def is_shared(i: int, ref: Operation, value: Any) -> bool:
@@ -467,9 +466,7 @@ class Lowering:
         self.copy_where(is_shared, parts)
 
     def copy_where(self, wanted: Callable[[int, Operation, Any], bool], parts: list[Any]) -> None:
-        """Copy those tensors of the result of which `wanted(number, reference, value)` says so;
-        in a nest the number is -1.
-        """
+        """Copy the tensors of the result for which `wanted(number, reference, value)`; nested ones have number -1."""
         copies: dict[Any, Any] = {}
 
         def own(number: int, x: Any, y: Any) -> Any:
@@ -484,12 +481,12 @@ class Lowering:
                                   lambda x, y: copies.get(x, y) if isinstance(x, Operation) else y, value)
 
     def copies(self, op: Operation, refs: list[Any], values: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return operands of a call, of those tensors that are not the tape's own copies."""
+        """Return references and values of operands, with copies of tensors that may not own their memory."""
         pairs = [self.copy(op, ref, x) if is_tensor(x) and is_given(ref) else (ref, x) for ref, x in zip(refs, values)]
         return [ref for ref, _ in pairs], [x for _, x in pairs]
 
     def copy(self, op: Operation, ref: Operation, value: Any) -> tuple[Operation, Any]:
-        """Put a copy, row by row in memory, on the new tape."""
+        """Append a contiguous copy to the new tape; return its operation and value."""
         y = value.clone(memory_format=torch.contiguous_format)
         dense = {"memory_format": torch.contiguous_format}
         out = self.known[y] = self.step(op, torch.Tensor.clone, ref, kwargs=dense, val=without(y))

@@ -1,5 +1,5 @@
-"""memory_guards: what a lowered tape guards of the memory of its arguments, asked as they are given: an array loses it
-where it becomes a tensor.
+"""memory_guards: guards of a lowered tape on the memory layout of its arguments, checked before arrays become tensors,
+which lose the layout.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ MEMORY = frozenset(["apart", "layout", "strides", "writeable"])
 
 
 class Layouts:
-    """The guards of a tape on the memory of its arguments; `numbers` are the leaves that they ask.
+    """The guards of a tape on the memory of its arguments; `numbers` are the leaves that they check.
 
-    The tape of a function, which is `strict`, serves arrays that lie as those that it was recorded with: what is a view
-    may depend on it. A tape that was compiled by itself means what it says, whatever it is given, but for arguments
-    that share memory or cannot be written to.
+    The tape of a compiled function is `strict`: it accepts arrays with the recorded layout only, since that may decide
+    what is a view. A tape compiled by itself accepts any layout, and only checks for shared or read-only memory.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -32,7 +31,7 @@ class Layouts:
         self.single = [(op, at[op.args[0]]) for op in guards if op.args[0] in at]
         self.several = [(op, [at[x] for x in op.args[0].args]) for op in guards
                         if type(op.args[0]) is Call and op.args[0].fn is pack and all(x in at for x in op.args[0].args)]
-        # of a result: it follows from how all arguments lie
+        # a guard on the layout of a computed array: this follows from the layouts of all arguments
         derived = any(op.args[0] not in at and op.fact != "apart" for op in guards)
         self.laid = [(layout_of(x.val), number) for x, number in at.items() if derived
                      and isinstance(x.val, np.ndarray)]
@@ -41,7 +40,7 @@ class Layouts:
         self.numbers = sorted(set(asked))
 
     def hold(self, *given: Any) -> bool:
-        """Return whether the leaves with these numbers lie in memory as the tape has it."""
+        """Return whether the leaves with the numbers in `numbers` pass the guards on their memory."""
         leaves = dict(zip(self.numbers, given))
         if self.strict and any(isinstance(leaves[number], np.ndarray) and layout_of(leaves[number]) != layout
                                for layout, number in self.laid):
@@ -58,7 +57,9 @@ class Layouts:
 
 
 class Lowered(NamedTuple):
-    """What a tape comes down to for one kind of arguments on a device; of their memory `layouts` ask."""
+    """A tape of torch calls, lowered from the tape `of` for one combination of argument types on a device, with the
+    guards on their memory.
+    """
 
     tape: Tape
     of: Tape

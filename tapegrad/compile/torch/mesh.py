@@ -1,8 +1,8 @@
-"""mesh: tapes of NumPy programs on torch's DTensors, of which each process of a mesh has a part.
+"""mesh: replays tapes of NumPy programs on torch's DTensors, which are distributed over the processes of a mesh.
 
-A tape is replayed operation by operation: DTensor says of each operator of torch's what is computed where, and sends
-what is needed elsewhere. Constants, and what is made of nothing, are on all processes. So is the result of an operation
-that DTensor does not know, or that writes to a tensor: its arguments are gathered, and a warning says so.
+A tape is replayed operation by operation: for each torch operator, DTensor decides where it is computed and inserts the
+communication. Constants and new tensors are replicated. If DTensor does not support an operation, or the operation
+writes to a tensor, its arguments are gathered, its result is replicated, and a warning is issued.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tapegrad.tree.signature import ValueAndGradients
 
 
 class WriteError(RuntimeError):
-    """What is written to a DTensor through a view of it is lost without a word in torch 2.13."""
+    """Refuses a write to a DTensor: torch 2.13 silently loses writes through a view."""
 
 
 class Unwritten(TorchFunctionMode):  # type: ignore[misc]
-    """Raises WriteError where a DTensor is written to, before it is."""
+    """A context that raises WriteError before a DTensor is written to."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, out = getattr(func, "__name__", ""), (kwargs or {}).get("out")
@@ -53,7 +53,7 @@ class Unwritten(TorchFunctionMode):  # type: ignore[misc]
 
 
 class Spread(Run):
-    """One replay on DTensors: what an operation makes of none becomes one that all processes have."""
+    """One replay on DTensors; a plain tensor that an operation returns becomes a replicated DTensor."""
 
     __slots__ = ("everywhere", "mesh", "told")
 
@@ -63,8 +63,8 @@ class Spread(Run):
         self.everywhere = [Replicate()] * mesh.ndim
 
     def spread(self, x: Any) -> Any:
-        """Return a tensor that all processes have as a DTensor. A number of which each has a summand is added up: torch
-        2.13 fails where two of these, less a constant, are added.
+        """Return a plain tensor as a replicated DTensor. Partial sums of a 0-d DTensor are reduced: torch 2.13 fails to
+        add two of these minus a constant.
         """
         if type(x) in (tuple, list):
             return type(x)(map(self.spread, x))
@@ -74,7 +74,7 @@ class Spread(Run):
         return DTensor.from_local(x, self.mesh, self.everywhere, run_check=False) if is_tensor(x) else x
 
     def called(self, op: Call, fn: Any, given: list[Any], memory: Memory) -> Any:
-        """Make a call on DTensors, none of them written to; on whole tensors where DTensor fails: on all processes."""
+        """Make a call on DTensors, without writes; if DTensor fails, on gathered tensors in all processes."""
         memory.owned = bytearray(len(self.tape.ops) + 1)
         try:
             with Unwritten(), implicit_replication():
@@ -106,7 +106,7 @@ class Spread(Run):
 
     @property
     def result(self) -> Any:
-        """What the tape returns."""
+        """The result of the tape."""
         return self.values[self.tape.result.id]
 
 
@@ -116,7 +116,7 @@ def replay(tape: Tape, leaves: Sequence[Any]) -> Spread:
 
 
 class OnMesh(Torch):
-    """Tapes on a mesh: traced with whole arrays in each process, and then replayed on DTensors."""
+    """The backend for a mesh: each process traces with whole arrays, then replays the tape on DTensors."""
 
     rolls = False
 
@@ -139,7 +139,7 @@ class OnMesh(Torch):
                 check_kinds(tape, given[1:])
                 spread = Spread(tape, given, self.mesh, self.told)
                 deque(spread, 0)
-            except (ArgumentError, GuardError):  # all processes have the same numbers to branch by
+            except (ArgumentError, GuardError):  # raised in all processes: they branch on the same numbers
                 raise Miss(tape, None) from None
             return spread.result
         return run
@@ -153,7 +153,9 @@ class OnMesh(Torch):
 
     def placed(self, step: Any, f: Callable[..., Any], placements: Mapping[str, Any], argnums: Any
                ) -> Callable[..., Any]:
-        """Return a function that places its arguments on the mesh and calls `step`: the gradients lie as they do."""
+        """Return a function that places its arguments on the mesh and calls `step`. Gradients have the placements of
+        their arguments.
+        """
         parameters = inspect.signature(f).parameters
         if wrong := placements.keys() - parameters.keys():
             raise ArgumentError(f"placements= names {', '.join(sorted(wrong))}, no argument of {step.__name__}",
@@ -194,18 +196,18 @@ class OnMesh(Torch):
         return found
 
     def place(self, x: Any, placements: tuple[Any, ...]) -> Any:
-        """Return an array or a tensor, the same in all processes, or a DTensor, placed on the mesh."""
+        """Return an array or tensor (equal in all processes) or a DTensor as a DTensor with these placements."""
         if isinstance(x, DTensor):
             return x if x.placements == placements else x.redistribute(self.mesh, placements)
         if not (isinstance(x, (np.ndarray, np.generic)) or is_tensor(x)):
             return x
         tensor = to_tensor(x, self.mesh.device_type).detach()
         at = placements if tensor.ndim else [Replicate()] * self.mesh.ndim
-        return distribute_tensor(tensor, self.mesh, at, src_data_rank=None)  # what each has, unsent
+        return distribute_tensor(tensor, self.mesh, at, src_data_rank=None)  # from local data, without communication
 
 
 def whole(x: Any) -> Any:
-    """Return a tensor that all processes have; others as they are."""
+    """Return the full tensor of a DTensor, other values unchanged."""
     return x.full_tensor() if isinstance(x, DTensor) else x
 
 

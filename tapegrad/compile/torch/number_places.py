@@ -1,6 +1,4 @@
-"""number_places: where among the recorded calls of an operation a Python number goes that may be another in another
-call of the program.
-"""
+"""number_places: finds the positions in recorded calls of Python numbers that are inputs of the program."""
 
 from __future__ import annotations
 
@@ -21,34 +19,34 @@ from tapegrad.tape.tape import Call, Operation
 PASSING = frozenset(OPS[name] for name in ("add", "subtract", "multiply", "divide", "pow", "less", "less_equal",
                                            "greater", "greater_equal",
                                            "equal", "not_equal", "maximum", "minimum", "where"))
-"""Ops that pass a Python number on to torch as it is, whatever number it is."""
+"""Ops that pass any Python number to torch unchanged."""
 
 
 NUMBERS = (*PYTHON, np.number)
 
 
 def is_array_of_numbers(op: Call, fn: Any, given: list[Any]) -> bool:
-    """True for a call that makes an array of numbers alone, none of which is a length: the device makes it."""
+    """Return whether a call makes an array from numbers that do not determine its shape, so that the device can."""
     return (bool(op.spec.shape) and type(fn) is Op and getattr(fn.lower.get("torch"), "is_on_host", "") != "all"
             and any(isinstance(arg, Operation) and isinstance(x, NUMBERS) for x, arg in zip(given, op.args))
             and spec_of_call(fn, op.args, op.kwargs) is not NOTHING)
 
 
-LOST = Operation()  # stands for what depends on a number otherwise than by being that number
+LOST = Operation()  # marks an argument that depends on a number without being that number
 
 
 def other_than(x: Any) -> Any:
-    """Return another number of a type."""
+    """Return another number of the same type."""
     if type(x) is bool:
         return not x
     return x + 1 if type(x) is int else x / 3 + 0.7 if cmath.isfinite(x) else type(x)(0.7)
 
 
 def placed(first: list[Seen], again: list[Seen], numbers: list[tuple[Any, Any, Operation]]) -> list[Seen] | None:
-    """Return the first of two recordings with references for numbers: where the first has one of them and the second
-    the other that was given in its place. Return None where they differ otherwise.
+    """Return the first of two recordings with references for numbers, at the positions where the first has a number's
+    value and the second its replacement. Return None if the recordings differ otherwise.
 
-    Of each number there are its value in the first recording, that in the second, and what stands for it.
+    `numbers` has for each number the value in the first recording, the one in the second, and the reference.
     """
     if [seen.fn for seen in again] != [seen.fn for seen in first]:
         return None

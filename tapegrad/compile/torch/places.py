@@ -1,4 +1,4 @@
-"""places: where tensors lie in a kernel's memory, and what lies where another does."""
+"""places: the memory layout of tensors in a kernel, and views."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from tapegrad.compile.native.values import dense
 
 
 class Unwritten(Exception):
-    """A loop is left to torch's operators."""
+    """A loop cannot be written as a kernel and is left to torch's operators."""
 
 
 class Ref(NamedTuple):
-    """Where a tensor lies in the kernel: elements from a pointer on, or a number that C computes, without a pointer."""
+    """A tensor in the kernel: strided elements of a pointer with an offset; or a number, `base` then being its C
+    expression.
+    """
 
     base: str
     dtype: torch.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: str = "0"
-    place: str = ""  # the memory that it is a part of, where the kernel reads it
+    place: str = ""  # the name of its memory, "" for a number
 
     @property
     def size(self) -> int:
@@ -35,12 +37,12 @@ class Ref(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """Whether C computes it, and no memory holds it."""
+        """Whether it is an expression without memory."""
         return not self.place
 
 
 VIEWS: dict[str, Callable[..., Ref]] = {}
-"""What lies where another tensor does, by the name of the function."""
+"""Functions that return views, by torch's name."""
 
 
 def view(fn: Callable[..., Ref]) -> Callable[..., Ref]:
@@ -92,7 +94,7 @@ def permute(x: Ref, axes: Sequence[int]) -> Ref:
 @view
 def transpose(x: Ref, a: int, b: int) -> Ref:
     axes = list(range(len(x.shape)))
-    if axes:  # torch takes the axis 0 of what has none
+    if axes:  # torch accepts axis 0 for a 0-d tensor
         axes[a], axes[b] = axes[b], axes[a]
     return permute(x, axes)
 
@@ -127,7 +129,7 @@ VIEWS |= {"reshape": view_, "_unsafe_view": view_, "alias": detach}
 
 
 def axes_of(x: Ref, axes: Any) -> list[int]:
-    """Return axes, all where it is None, as numbers from 0 on; none for a tensor without, of which torch takes 0."""
+    """Return axes as sorted nonnegative numbers, all axes for None; none for a 0-d tensor, where torch accepts 0."""
     axes = range(len(x.shape)) if axes is None else [axes] if type(axes) is int else axes
     return sorted({axis % len(x.shape) for axis in axes}) if x.shape else []
 
@@ -137,13 +139,13 @@ def without(x: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def stretched(x: Ref, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor that is broadcast to a shape."""
+    """Return the strides of a tensor broadcast to a shape."""
     new = len(shape) - len(x.shape)
     return (*(0,) * new, *(0 if old == 1 != now else step for old, now, step in zip(x.shape, shape[new:], x.strides)))
 
 
 def index(x: Ref, shape: tuple[int, ...], i: str) -> str:
-    """Write where an element lies, by its number in the shape that the tensor is broadcast to."""
+    """Write the memory index of element `i` of a tensor broadcast to a shape."""
     strides = stretched(x, shape)
     steps = [(n, step, later) for n, step, later in zip(shape, strides, dense(shape)) if step and n > 1]
     if all(step == later for _, step, later in steps) and len(steps) == sum(n > 1 for n in shape):
@@ -156,12 +158,12 @@ def index(x: Ref, shape: tuple[int, ...], i: str) -> str:
 
 
 def order(x: Ref, out: Ref) -> int:
-    """Return how many threads have the memory's elements of their numbers where a result's are computed; 0 where
-    they have others.
+    """Return the number of elements if each thread that computes element i of `out` accesses element i of x's memory,
+    else 0.
     """
     return x.size if x.is_dense and x.size == out.size and x.offset == "0" else 0
 
 
 def clash(seen: dict[str, int], place: str, order: int) -> bool:
-    """Whether threads other than those that have been at a place come to it."""
+    """Return whether memory already accessed in one thread order would be accessed in another."""
     return place in seen and (order == 0 or seen[place] != order)

@@ -1,6 +1,4 @@
-"""recorder: the calls of ATen's operators that a function makes, and whether what it does depends on numbers
-that it looked at.
-"""
+"""recorder: records the calls of ATen's operators that a function makes, and whether it read numbers on the host."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tapegrad.numbers.tensors import ORDINARY
 
-LEAKS = frozenset(["numpy", "tolist", "__array__", "__dlpack__", "__reduce_ex__"])  # no operator of ATen's shows these
-UNTAGGED = frozenset([torch.ops.aten._pack_padded_sequence.default])  # numbers decide a shape, and no tag says so
+LEAKS = frozenset(["numpy", "tolist", "__array__", "__dlpack__", "__reduce_ex__"])  # read numbers without an operator
+UNTAGGED = frozenset([torch.ops.aten._pack_padded_sequence.default])  # value-dependent shape without the tag
 SIGNS = {"mul": operator.mul, "add": operator.add, "sub": operator.sub, "div": operator.truediv, "eq": operator.eq,
          "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
          "neg": operator.neg}
 _DYNAMIC, _RANDOM = torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_seeded
-_DEVICE = torch.ops.prim.device.default  # which a class of tensors answers by itself
+_DEVICE = torch.ops.prim.device.default  # dispatched for tensor subclasses; reads no number
 _PLACES = (torch, torch.Tensor, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special)  # type: ignore[attr-defined]
 
 
@@ -35,10 +33,10 @@ class Seen:
         self.fn, self.args, self.kwargs, self.result, self.draws = fn, args, kwargs, result, _RANDOM in fn.tags
         self.written = [args[at] if at < len(args) else kwargs[name] for at, name in _written(fn)
                         if at < len(args) or name in kwargs]
-        self.found: Seen | None = None  # as it was made, of one with other arguments
+        self.found: Seen | None = None  # the original call, if the arguments are replaced
 
     def with_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen:
-        """Return the call with other arguments, which stand for those it had."""
+        """Return the call with its arguments replaced by references."""
         new = copy(self)
         new.found = self
         new.args, new.kwargs = args, kwargs
@@ -47,31 +45,28 @@ class Seen:
 
 @lru_cache(None)
 def _written(fn: Any) -> tuple[tuple[int, str], ...]:
-    """Return the position and the name of each argument that an operator writes to, as its schema says."""
+    """Return position and name of each argument that an operator writes to, according to its schema."""
     return tuple([(at, arg.name) for at, arg in enumerate(fn._schema.arguments)
                   if arg.alias_info is not None and arg.alias_info.is_write])
 
 
 class Calls(TorchDispatchMode):  # type: ignore[misc]
-    """Records the calls of operators; `escaped` says why they are not all there is to it, `dynamic` whether numbers
-    decide a shape.
+    """Records the calls of operators. `escaped` is the reason if they do not describe all that happens, `dynamic` shows
+    whether a shape depends on values.
 
-    A number, a truth value or an array that comes of a tensor, and a shape that depends on numbers, may steer what is
-    called next: then an operation is one call that nothing looks into. So is a call of an operator that is not torch's
-    own, of which the schema may be wrong.
+    Later calls may depend on a number, truth value or array read from a tensor, or on a value-dependent shape: the
+    operation must then stay opaque. The same holds for operators that are not torch's own: their schemas may be wrong.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[Seen] = []
-        self.made: set[int] = set()  # the storages of what was returned
+        self.made: set[int] = set()  # the storages of results
         self.escaped, self.dynamic = "", False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: torch would import Dynamo, which takes a second or two, for nothing but to keep it from
-        compiling what is below.
-        """
+        """Return False: otherwise torch imports Dynamo, in a second or two, only to disable it here."""
         return False
 
     def start(self) -> None:
@@ -85,7 +80,7 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
 
     def __exit__(self, *err: Any) -> None:
         self.leaks.__exit__(*err)
-        del self.leaks  # it refers to this one, and a circle would keep the tensors that were seen
+        del self.leaks  # the reference cycle would keep the recorded tensors alive
         super().__exit__(*err)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
@@ -111,13 +106,13 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def is_unread(self, given: Any, y: Any) -> bool:
-        """True if integers were given, or computed, that no operator has taken and that are no result: then C++ code
-        may have read them by itself, as torch.tensor_split does, and what was called next depends on them.
+        """Return whether an integer tensor among the arguments or computed was used by no operator and is no result:
+        C++ code may then have read it, as in torch.tensor_split, and later calls depend on it.
         """
         used = {id(x) for x in tensors_in(y)}
         used.update([id(x) for seen in self.seen for x in tensors_in((seen.args, seen.kwargs))])
         made = [seen.result for seen in self.seen if isinstance(seen.result, torch.Tensor)]
-        # beside others, as the places that max_pool returns; a view of these is one of them
+        # one of several results, such as max_pool's indices, or a view of one, is expected to be unused
         parts = {storage_of(x) for seen in self.seen if not isinstance(seen.result, torch.Tensor)
                  for x in tensors_in(seen.result) if x.layout is torch.strided}
         made = [x for x in made if x.layout is torch.strided and storage_of(x) not in parts]
@@ -125,12 +120,12 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
                                        for x in (*tensors_in(given), *made))
 
     def escape(self, why: str) -> None:
-        """Note that a call shows not all that happens."""
+        """Note the first reason why the recorded calls do not describe all that happens."""
         self.escaped = self.escaped or why
 
 
 class _Leaks(TorchFunctionMode):  # type: ignore[misc]
-    """Sees the methods by which numbers leave a tensor without a call of an operator."""
+    """Notes calls of methods that read numbers from a tensor without calling an operator."""
 
     def __init__(self, calls: Calls) -> None:
         super().__init__()
@@ -143,11 +138,11 @@ class _Leaks(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-# -- how a call is written
+# -- the spelling of a call
 
 
 class _Asked(TorchDispatchMode):  # type: ignore[misc]
-    """Notes which operators a function calls, and with what; none of them runs, and what they return is empty."""
+    """Records the operators that a function calls and their arguments, without running them; results are empty."""
 
     def __init__(self, seen: Seen) -> None:
         super().__init__()
@@ -159,14 +154,14 @@ class _Asked(TorchDispatchMode):  # type: ignore[misc]
 
     @staticmethod
     def like(x: Any) -> Any:
-        """Return what stands for a result."""
+        """Return an empty tensor in place of a tensor."""
         return torch.empty(0, dtype=x.dtype) if isinstance(x, torch.Tensor) else x
 
     _should_skip_dynamo = Calls._should_skip_dynamo
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
-        if func is torch.ops.aten.detach.default:  # what makes a tensor detaches it too
+        if func is torch.ops.aten.detach.default:  # making a tensor calls detach too
             return args[0]
         self.calls.append((func, args, kwargs or {}))
         return self.result
@@ -176,8 +171,8 @@ SPELLINGS: dict[Any, Callable[..., Any]] = {}
 
 
 def spelling(seen: Seen) -> Callable[..., Any]:
-    """Return the quickest function that makes a call: a sign, a method or a function of torch's that calls this very
-    operator with these arguments, else the operator itself without its Python wrapper.
+    """Return the fastest function for a call: a Python operator, method or function of torch that calls exactly this
+    ATen operator with these arguments; else the ATen operator without its Python wrapper.
     """
     seen = seen.found or seen
     kinds = (seen.fn, tuple(map(type, seen.args)), tuple(seen.kwargs))
@@ -240,22 +235,22 @@ _NONE = ORDINARY - {tuple}
 
 
 def storage_of(x: Any) -> int:
-    """Return what tells the memory of a tensor from that of another that lives."""
+    """Return an identifier of a tensor's storage, unique while the storage lives."""
     return int(x.untyped_storage()._cdata)
 
 
 def share(a: Any, b: Any) -> bool:
-    """True if two tensors have one storage."""
+    """Return whether two tensors share a storage."""
     return storage_of(a) == storage_of(b)
 
 
 def is_dense(x: Any) -> bool:
-    """True for a tensor that fills its memory, row by row."""
+    """Return whether a tensor is contiguous and fills its storage."""
     return bool(x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.element_size())
 
 
 def is_same_view(a: Any, b: Any) -> bool:
-    """True for two tensors of the same elements, laid out and read alike."""
+    """Return whether two tensors are the same view of one storage."""
     return bool(a.shape == b.shape and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
                 and a.dtype is b.dtype and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg() and share(a, b))
 

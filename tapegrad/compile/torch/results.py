@@ -1,4 +1,4 @@
-"""results: what a lowered tape returns, in the kinds that the program has."""
+"""results: the results of lowered tapes, and their conversion to the types that the program returns."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tapegrad.tree.signature import ValueAndGradients
 
 
 def settled(tape: Tape) -> Tape:
-    """Return a tape without the values that are no constants: of what is written to, of
-    results, of what is made of these.
+    """Drop, in place, the values of operations that cannot be folded as constants: those written to, results, and
+    operations computed from these; return the tape.
     """
     changed, kept = written(tape), set(operands(tape.result))
     for op in reversed(tape.ops):
@@ -37,7 +37,7 @@ def settled(tape: Tape) -> Tape:
 
 
 class Kinds:
-    """Which leaves of a tape's result the program has as NumPy's arrays and numbers, where torch computes tensors."""
+    """The leaves of a tape's result that are NumPy arrays or scalars in the program, and tensors on torch."""
 
     def __init__(self, tape: Tape) -> None:
         self.types = list(_types(tape.result))
@@ -45,7 +45,7 @@ class Kinds:
         self.of_tensors = any(op.spec.system == "torch" for op in tape.inputs[1:])
 
     def given(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return a result in these kinds; as it is if it is one of a program of arrays that was given tensors."""
+        """Return a result with these types; unchanged if a program of arrays was called with tensors."""
         if not self.of_tensors and any(map(is_tensor, leaves_of((args, kwargs)))):
             return result
         leaves: list[Any] = []
@@ -58,7 +58,7 @@ class Kinds:
 
 
 def _types(x: Any) -> Iterator[type | None]:
-    """Yield NumPy's class, or None, for each leaf of a result."""
+    """Yield the NumPy class of each leaf of a result, None for others."""
     if isinstance(x, Operation) and x.fn is ops.pack:
         for arg in x.args:
             yield from _types(arg)
@@ -77,13 +77,13 @@ def _types_of_spec(spec: Spec) -> Iterator[type | None]:
 
 
 def result_of(tape: Tape, parts: list[Any]) -> Any:
-    """Nest the parts of a result."""
+    """Return the nested result made of its parts."""
     into = tape.result.kwargs["into"]
     return (parts[0], into.signature.gradients(parts[1:])) if isinstance(into, ValueAndGradients) else into.build(parts)
 
 
 def conformed(dx: Any, x: Any) -> Any:
-    """Return a gradient with the dtype and shape of its input; in whose memory it lies is seen to elsewhere."""
+    """Return a gradient with the dtype and shape of its input; it may share memory."""
     if not is_tensor(dx):
         return conform(dx, x)
     dtype = x.dtype if x.is_floating_point() or x.is_complex() else dx.dtype
@@ -92,8 +92,8 @@ def conformed(dx: Any, x: Any) -> Any:
 
 
 def is_plain(x: Any) -> bool:
-    """True for tensors, numbers and static values, in tuples, lists and dicts at most: what else holds tensors is not
-    looked into, and each call copies arrays of others than numbers.
+    """Return whether a value consists of tensors, numbers, numeric arrays and static values in tuples, lists and dicts.
+    Other objects that hold tensors stay opaque, and each call copies object arrays.
     """
     if isinstance(x, tuple) or type(x) is list:
         return all(map(is_plain, x))

@@ -1,4 +1,4 @@
-"""source: calls of torch's on a tape as straight-line Python."""
+"""source: writes a lowered tape as straight-line Python that calls torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tapegrad.ops.loop import is_loop
 from tapegrad.tape.liveness import last_uses
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 
-END = 2**63 - 1  # the end of a slice that goes on to the last element
+END = 2**63 - 1  # ATen's end of a slice up to the last element
 ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**",
            operator.floordiv: "//",
            operator.mod: "%", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
@@ -27,10 +27,9 @@ ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.tru
 
 
 class Text:
-    """The text of a tape: the names of its leaves, the lines of its body, the parts of its
-    result, and what these refer to.
+    """The text of a tape: the names of its leaves, the lines of its body, the parts of its result.
 
-    `guards` are those that the body checks, by number; `names.objects` the rest.
+    The body refers to `guards` by number, and to `names.objects` by name.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -54,7 +53,7 @@ class Text:
         return list(map(self.text, tape.result.args))
 
     def steps(self, tape: Tape) -> set[Operation]:
-        """Write the calls of a tape, or of a loop's body; return what is named there."""
+        """Write the calls of a tape or a loop's body; return the operations that got a variable."""
         taken = {(op.args[0], op.args[1]): op for op in tape.ops if is_taken(op)}
         made: set[Any] = set()
         outs: list[Operation | None]
@@ -77,11 +76,11 @@ class Text:
         return made
 
     def step(self, op: Call, outs: list[Operation | None], dead: list[Operation]) -> None:
-        """Write a call, and drop what is not used any more; of several things, what nothing uses is dropped as well."""
+        """Write a call and the deletion of dead variables, unused ones among several results included."""
         several, text = is_several(op), "" if is_loop(op) else self.call(op)
         written = op is outs[0] and type(getattr(op.fn, "aliases", None)) is int and getattr(op.fn, "writes", None)
         into = op.args[op.fn.aliases] if written else None
-        if into in dead:  # it is written there, and goes on by the name that it has
+        if into in dead:  # written in place: the variable keeps its name
             self.name[op], outs = self.name[into], []
             dead.remove(into)
         outs = outs if several else list(filter(None, outs))
@@ -94,7 +93,7 @@ class Text:
         self.write(op, text + (f"; del {', '.join(gone)}" if gone else ""))
 
     def write(self, op: Operation, text: str) -> None:
-        """Write a line, below the user's that it comes from."""
+        """Write a line, below a comment with the user's line unless that is the last one."""
         where = op.where
         line = "" if where is None else comment(where)
         if line and line != self.line:
@@ -108,9 +107,7 @@ class Text:
             self.lines.append(f"del {', '.join(names)}")
 
     def repeat(self, op: Any, outs: list[str]) -> None:
-        """Write a loop, and what stands before it and behind it; what its body binds besides
-        its results is gone then.
-        """
+        """Write a loop with its initialisation, and the deletion of its body's variables except the results."""
         loop, (steps, given, listed, carried), args = op.fn, op.fn.parts(), list(map(self.text, op.args))
         self.write(op, "")
         self.name |= zip(given, args)
@@ -137,7 +134,7 @@ class Text:
         return f"if not check({number}, {subject}): raise miss({number})"
 
     def call(self, op: Any) -> str:
-        """Write a call: with an operator, as a method, or by the function's name in torch."""
+        """Write a call: by an operator, a method, or the function's name in torch."""
         if op.fn is getfield:
             return f"{self.text(op.args[0])}[{self.text(op.args[1])}]"
         fn, name, (given, options) = op.fn.quick, op.fn.__name__, arguments(op)
@@ -159,7 +156,7 @@ class Text:
         return f"{f'torch.{name}' if known else self.names.bind(fn, name or 'fn')}({', '.join(args + kwargs)})"
 
     def tuple_type(self, kind: Any) -> str:
-        """Return the name of what makes a tuple of a class from a plain one."""
+        """Return the name of the function that converts a plain tuple to a tuple class."""
         if kind is torch.Size:
             return "torch.Size"
         return self.names.bind(partial(tuple_of, kind) if hasattr(kind, "_fields") else kind, kind.__name__)
@@ -192,10 +189,10 @@ class Text:
 
 
 def is_several(op: Operation) -> bool:
-    """True for a call that gives several things."""
+    """Return whether an operation is a call with several results."""
     return type(op) is Call and type(getattr(op.fn, "aliases", None)) is tuple
 
 
 def is_taken(op: Operation) -> bool:
-    """True for what takes one of them."""
+    """Return whether an operation extracts one of several results."""
     return is_several(whole_of(op))

@@ -1,6 +1,4 @@
-"""tape_function: a tape as a function of tensors and arrays, with a program for each kind of
-arguments that it meets.
-"""
+"""tape_function: a tape as a function of tensors and arrays, with a program for each combination of argument types."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import tapegrad.compile.torch.loop_program  # noqa: F401  (how loops are lowered)
+import tapegrad.compile.torch.loop_program  # noqa: F401  (registers how loops are lowered)
 from tapegrad.compile.argument_source import nested_result
 from tapegrad.compile.backend import unfolded
 from tapegrad.compile.numpy.function import Miss
@@ -33,28 +31,28 @@ from tapegrad.tape.tape import Tape, has_value
 from tapegrad.trace.guards import check_surroundings
 from tapegrad.transforms.primitivize import flattened
 
-MOST = 8  # programs of one tape: graphs are made for each value of a number
+MOST = 8  # programs kept for one tape: graphs are specialised to each value of a number
 Make = Callable[[Lowered, list[Any]], Run]
-"""What executes what a tape comes down to, made for arguments like the given leaves."""
+"""Returns a function that executes a lowered tape for arguments like the given leaves."""
 
 
 class TapeOnTorch:
-    """A function that computes what `tape.play` does, on tensors and arrays; `source` is the text of what it runs.
+    """A function equivalent to `tape.play` on tensors and arrays; `source` is the text of its last program.
 
-    Its programs are made when they are needed first: for a number and for a 0-d tensor in its place, and for each
-    device. Thread-safe: the programs are kept in a tuple that is replaced, never changed.
+    Programs are made when first needed, for each device and for numbers as opposed to 0-d tensors. Thread-safe: the
+    programs are in a tuple that is replaced, never changed.
     """
 
     def __init__(self, tape: Tape, device: Any, make: Make, numbers: bool = True,
                  fresh: Callable[[], bool] | None = None, kernels: bool = True, keeps: bool = False) -> None:
         self.tape, self.device, self.make, self.numbers, self.fresh = tape, device, make, numbers, fresh
-        self.kernels = kernels  # whether a loop may be one, on a GPU
+        self.kernels = kernels  # whether a loop may become one kernel on a GPU
         self.__name__ = tape.name
         self.runs: tuple[Run, ...] = ()
-        self.kinds: tuple[tuple[Any, ...], ...] = ()  # those that the programs are for
+        self.kinds: tuple[tuple[Any, ...], ...] = ()  # device and argument types of each program
         self.lock = threading.Lock()
         self.layouts, given = Layouts(tape), Kinds(tape) if keeps else None
-        self.given = given if given is not None and given.any else None  # what the results are turned into
+        self.given = given if given is not None and given.any else None  # types to which results are converted
         self.drawn, self.sources = sources_of(tape), torch_sources(tape)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -66,7 +64,7 @@ class TapeOnTorch:
         return self.answer(args, kwargs)
 
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call; one that does not fit has drawn nothing."""
+        """Make a call; if it raises, random generators are restored."""
         if not self.drawn and not self.sources:
             return self.serve(*args, **kwargs)
         try:
@@ -76,14 +74,14 @@ class TapeOnTorch:
         before = [source.state() for source in self.sources]
         try:
             return self.serve(*args, **kwargs)
-        except Exception:  # what has been drawn has not, where the tape does not fit
+        except Exception:  # after a miss, the fallback must draw the same numbers
             give_back()
             for source, then in zip(self.sources, before):
                 source.rewind(then)
             raise
 
     def serve(self, *args: Any, **kwargs: Any) -> Any:
-        """Make a call with a program that fits it, a new one if none does."""
+        """Make a call with a program that fits the arguments, a new one if none does."""
         for run in self.runs:
             try:
                 return run(*args, **kwargs)
@@ -101,7 +99,7 @@ class TapeOnTorch:
         return self.first(args, kwargs)
 
     def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make the program for a call, from the call."""
+        """Lower the tape for a call's arguments, keep the program, and return the call's result."""
         try:
             leaves = bind(self.tape, args, kwargs)[1:]
         except (ArgumentError, GuardError):
@@ -127,7 +125,7 @@ class TapeOnTorch:
 
     @property
     def source(self) -> str:
-        """The text of the last program; without one, of that for the arguments that the tape was recorded with."""
+        """The text of the last program; if there is none yet, of one for the recorded arguments."""
         if not self.runs and all(map(has_value, self.tape.inputs)):
             self.first(*recorded(self.tape))
         return self.runs[0].source if self.runs else ""  # type: ignore[attr-defined]
@@ -137,7 +135,7 @@ class TapeOnTorch:
 
 
 def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
-    """Return what a tape comes down to for arguments like those that it was recorded with; see `Tape.lowered`."""
+    """Return a tape lowered for arguments like the recorded ones; see `Tape.lowered`."""
     best = unfolded(flattened(tape))
     if not all(map(has_value, best.inputs)):
         raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it",
@@ -147,28 +145,27 @@ def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
 
 
 def as_tensors(leaves: list[Any], device: Any) -> list[Any]:
-    """Return leaves with tensors of a device for arrays, NumPy's numbers and tensors."""
+    """Return leaves with arrays, NumPy scalars and tensors as tensors on a device."""
     return [leaf if (tensor := tensor_of(leaf, device)) is None else tensor for leaf in leaves]
 
 
 def torch_sources(tape: Tape) -> list[Any]:
-    """Return where a tape draws torch's random numbers."""
+    """Return the torch generators from which a tape draws."""
     return [source for source in dict.fromkeys(drawn_from(tape)) if hasattr(source, "rewind")]
 
 
 def quiet(tape: Tape) -> Any:
-    """Return the context that calls of torch's on a tape run in: torch's own tape does not follow them.
+    """Return the context manager in which the calls of a lowered tape run, without recording by torch's autograd.
 
-    Below torch's autograd a call on a small tensor is a sixth faster than in no_grad, which is what calls need that
-    nothing looks into: they may run autograd. Inference mode would be as fast, and its results could not be saved for
-    backward.
+    Dispatch below autograd makes a call on a small tensor a sixth faster than no_grad. Opaque calls need no_grad, since
+    they may run autograd. Inference mode would be as fast, but its results could not be saved for backward.
     """
     below = getattr(torch._C, "_AutoDispatchBelowAutograd", None)
     return torch.no_grad if below is None or inside(tape) is not None else below
 
 
 def eager(lowered: Lowered, leaves: list[Any], fixed: bool = False) -> Run:
-    """Return what a tape comes down to as a function that makes the calls one after the other."""
+    """Return a lowered tape as a function that makes its calls one after the other."""
     tape, of = lowered.tape, lowered.of
     text = Text(tape)
     entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, fixed, lowered.layouts)

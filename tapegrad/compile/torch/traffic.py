@@ -1,4 +1,4 @@
-"""traffic: how many bytes a process sends in the collectives that DTensor inserts."""
+"""traffic: counts the bytes that a process sends in the collectives that DTensor inserts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tapegrad.numbers.tensors import is_tensor
 
-# how often each of n processes sends the bytes that it has, as in a ring
+# bytes that each of n processes sends in a ring algorithm, as a multiple of its own input
 _TIMES: dict[str, Callable[[int], float]] = {
     "all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: n - 1, "broadcast": lambda n: 1,
     **dict.fromkeys(("reduce_scatter", "all_to_all", "shard_dim_alltoall"), lambda n: (n - 1) / n)}
 
 
 class Traffic(TorchDispatchMode):  # type: ignore[misc]
-    """Counts in `bytes` what this process sends while it is entered, by the sizes of what collectives are given."""
+    """A context that counts in `bytes` what this process sends, computed from the sizes of the collectives' inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Traffic(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # it calls what it is made of, collectives too
+            return NotImplemented  # DTensor then calls the operators and collectives on local tensors
         name = func.__name__ if getattr(func, "namespace", "") in ("_c10d_functional", "_dtensor") else ""
         for collective, times in _TIMES.items():
             if name.startswith(collective):

@@ -1,3 +1,1 @@
-"""What a compiled function depends on besides its arguments: observed when it is traced, looked at
-again when it is called.
-"""
+"""What a compiled function depends on besides its arguments: observed during tracing, compared again at each call."""

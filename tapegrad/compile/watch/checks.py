@@ -1,5 +1,5 @@
-"""checks: whether what stands in a place is what stood there, one class for each kind of thing: a number by its value,
-an array by its content, a list or dict by what is in it, a function by identity.
+"""checks: comparisons of the current value of a place with the recorded one, one class for each kind: numbers by value,
+arrays by content, lists and dicts by their items, functions by identity.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from tapegrad.trace.inputs import print_of
 from tapegrad.trace.interposition import original
 from tapegrad.tree.modules import has_hook
 
-FEW = 1 << 12  # bytes that are compared in less time than a call takes
+FEW = 1 << 12  # bytes whose comparison takes less time than a call
 PLAIN: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype, np.ufunc, CodeType,
                            Enum)
 DATA = (int, float, complex, str, bytes, bool, list, tuple, dict, set, np.ndarray)
 Check = Callable[[Any], bool]
-"""Says of what is found whether it is the same as what there was."""
+"""Returns whether the value found is the same as the recorded one."""
 
 
 class Plain:
-    """What is one thing for good: a number, a text, a function, an object, known by identity
-    or, where it has one, by value.
-    """
+    """Compares by identity, or by value for numbers, strings and the other classes in `PLAIN`."""
 
     __slots__ = ("value",)
 
@@ -47,9 +45,7 @@ class Plain:
 
 
 class Sequence:
-    """What is in a list, tuple or deque, item by item. A class of the user's is not asked
-    for it: it might do anything.
-    """
+    """Compares a list, tuple or deque item by item, without calling methods of user-defined subclasses."""
 
     __slots__ = ("items", "kind", "then", "value")
 
@@ -62,7 +58,7 @@ class Sequence:
 
 
 class Table:
-    """What is in a dict, key by key, in its order."""
+    """Compares a dict's keys, their order and values."""
 
     __slots__ = ("items", "keys", "kind", "then", "value")
 
@@ -77,12 +73,12 @@ class Table:
 
 
 class Members:
-    """What is in a set."""
+    """Compares the elements of a set."""
 
     __slots__ = ("items", "kind", "then", "value")
 
     def __init__(self, value: Any) -> None:
-        # in their order, which depends on how they came in
+        # in iteration order, which depends on the order of insertion
         self.value, self.kind, self.then, self.items = value, type(value), parts_of(value), ()
 
     def __call__(self, found: Any) -> bool:
@@ -93,7 +89,7 @@ _CONTAINERS = (Sequence, Table, Members)
 
 
 def container_check(reads: Any, x: Any, label: str) -> Check:
-    """Return what compares what is in a container, which `reads` notes."""
+    """Return the check of a container; `reads` notes its content."""
     parts = parts_of(x)
     if isinstance(x, defaultdict):
         reads.place(Attributes(x), "default_factory", f"default_factory of {label}")
@@ -109,17 +105,17 @@ def container_check(reads: Any, x: Any, label: str) -> Check:
 
 
 def is_container(check: Check) -> bool:
-    """True for the check of a container, which `Within` looks into."""
+    """Return whether a check is that of a container, whose items `Within` compares."""
     return type(check) in _CONTAINERS
 
 
 def _listed(checks: list[Any]) -> list[tuple[int, Any]]:
-    """Return the checks of those parts that are not known by identity, each with its place."""
+    """Return (position, check) of the parts that are not compared by identity or value."""
     return [(at, check) for at, check in enumerate(checks) if type(check) is not Plain]
 
 
 def _are_same(found: list[Any], then: list[Any], checks: Iterable[tuple[int, Any]]) -> bool:
-    """Return whether parts are what they were: things for good, and what `checks` say of those in their places."""
+    """Return whether parts are unchanged: those at the positions in `checks` by these, the others as by `Plain`."""
     if len(found) != len(then):
         return False
     if not all(map(is_, found, then)):
@@ -130,9 +126,9 @@ def _are_same(found: list[Any], then: list[Any], checks: Iterable[tuple[int, Any
 
 
 class Within:
-    """What is in all the lists, dicts and sets that were read, and in those within them, each looked at once.
+    """Compares the content of all lists, dicts and sets that were read, nested ones too, each once.
 
-    That these stand where they stood is for others to say.
+    Whether their places still hold these containers is checked elsewhere.
     """
 
     __slots__ = ("checks", "parts")
@@ -140,8 +136,8 @@ class Within:
     def __init__(self, checks: Iterable[Check]) -> None:
         stack: list[tuple[Any, Any]] = [(check, check.value) for check in checks if isinstance(check, _CONTAINERS)]
         seen: set[int] = set()
-        self.checks: list[Any] = []  # of what may change, and is no class of the user's
-        self.parts: list[tuple[Check, Any]] = []  # what has to be asked one by one
+        self.checks: list[Any] = []  # of mutable containers of builtin classes
+        self.parts: list[tuple[Check, Any]] = []  # all others, with their values
         while stack:
             check, value = stack.pop()
             if id(check) in seen:
@@ -161,23 +157,23 @@ class Within:
         for check in self.checks:
             if not check(check.value):
                 return False
-        for check, value in self.parts:  # noqa: SIM110  (no generator: asked at every call)
+        for check, value in self.parts:  # noqa: SIM110  (no generator: runs at every call)
             if not check(value):
                 return False
         return True
 
 
-_ASKED = frozenset([list, dict, defaultdict, set, deque])  # what is no class of the user's
+_ASKED = frozenset([list, dict, defaultdict, set, deque])  # mutable, and no user-defined subclass
 _FIXED = (tuple, frozenset)
 
 
 class Array:
-    """The numbers of an array. Of a large one to which nobody can write, some will do."""
+    """Compares the numbers of an array; a large one that nobody can write to by identity first."""
 
     __slots__ = ("bytes", "held", "kind", "value")
 
     def __init__(self, value: np.ndarray[Any, Any]) -> None:
-        self.value, self.kind = value, _kind(value)  # which may be set in place
+        self.value, self.kind = value, _kind(value)  # noted now: shape and dtype may be set in place
         self.bytes = np.ndarray.tobytes(value) if value.nbytes <= FEW and not value.dtype.hasobject else None
         self.held = None if self.bytes is not None or (is_sealed(value) and value.nbytes > FEW) else _held(value)
 
@@ -196,7 +192,7 @@ def _kind(x: np.ndarray[Any, Any]) -> Any:
 
 
 class Objects:
-    """What is in an array of objects, one by one."""
+    """Compares an object array element by element."""
 
     __slots__ = ("items", "kind")
 
@@ -209,7 +205,7 @@ class Objects:
 
 
 class Sample:
-    """Some of the numbers of an array."""
+    """Compares some of the numbers of an array."""
 
     __slots__ = ("kind", "then")
 
@@ -222,7 +218,7 @@ class Sample:
 
 
 def is_sealed(x: np.ndarray[Any, Any]) -> bool:
-    """True for an array to which nobody can write."""
+    """Return whether an array is read-only and owns its memory, so that nobody can write to it."""
     return not x.flags.writeable and x.base is None
 
 
@@ -237,13 +233,13 @@ def _is_held(found: np.ndarray[Any, Any], held: Any) -> bool:
 
 
 def _bits(x: np.ndarray[Any, Any]) -> Any:
-    """Return the memory of an array of numbers as whole numbers, where it lies without gaps; a copy of it otherwise."""
+    """Return the memory of a numeric array as unsigned integers; a copy if the memory is not contiguous."""
     flat = np.asarray(x).ravel(order="K").view(np.uint8)
     return flat.view(np.uint64) if flat.size % 8 == 0 else flat
 
 
 class Unwritten:
-    """A tensor, and how often torch has counted a write to it."""
+    """Compares a tensor by identity and torch's count of in-place writes to it."""
 
     __slots__ = ("count", "value")
 
@@ -259,7 +255,7 @@ def _writes(x: Any) -> int:
 
 
 class Tensor:
-    """The numbers of a tensor, and what torch knows besides."""
+    """Compares a tensor's numbers, class, shape, dtype, device and requires_grad, and the absence of hooks."""
 
     __slots__ = ("held", "kind", "trained", "value")
 
@@ -274,7 +270,7 @@ class Tensor:
 
 
 class SparseTensor:
-    """The numbers of a sparse tensor, and where they stand."""
+    """Compares a sparse tensor's values and indices."""
 
     __slots__ = ("form", "parts", "trained")
 
@@ -290,14 +286,14 @@ class SparseTensor:
 
 
 def tensor_check(x: Any, exact: bool) -> Check:
-    """Return the check of a tensor: of its numbers where it is `exact`."""
+    """Return the check of a tensor, which compares a dense one's numbers only if it is `exact`."""
     if is_sparse_tensor(x):
         return SparseTensor(x)
     return Tensor(x) if exact else Unwritten(x)
 
 
 class Bytes:
-    """What is in a bytearray, or in an array of the standard library's."""
+    """Compares a bytearray or an `array.array`."""
 
     __slots__ = ("then", "value")
 
@@ -309,8 +305,8 @@ class Bytes:
 
 
 class Cached:
-    """A function with a cache, as long as that is not cleared; once `settled`, as long as what it kept then is there:
-    of a compiled call nobody asks it.
+    """Checks that a function's `lru_cache` was not cleared during the run, and once `settled`, that the entries of that
+    time remain: a compiled call does not call the function.
     """
 
     __slots__ = ("info", "kept", "settled", "value")
@@ -320,7 +316,7 @@ class Cached:
         self.kept: dict[int, tuple[Any, Any]] | None = None
 
     def settle(self) -> bool:
-        """Take the cache as the run has left it; return whether it was not cleared meanwhile."""
+        """Note the cache's entries after the run; return whether it was not cleared during the run."""
         if not self(self.value):
             return False
         self.info, self.settled, self.kept = self.value.cache_info(), True, kept_in(self.value)
@@ -343,7 +339,7 @@ class Cached:
 
 
 class Edits:
-    """The operations of a tape, which the program may play, and others edit."""
+    """Checks that a tape, which the program may play, was not edited."""
 
     __slots__ = ("then", "value")
 
@@ -358,13 +354,13 @@ class Edits:
 
 
 def _operations(tape: Tape) -> list[Any]:
-    """Return what a tape's operations are made of, which an edit replaces."""
+    """Return the parts of a tape's operations that an edit replaces."""
     return [tape.result, *[part for op in tape.ops
                            for part in (op, op.val if type(op) is Constant else op.args, op.fn)]]
 
 
 class Never:
-    """What nobody can compare: an iterator, which is used up."""
+    """The check of an iterator, which cannot be compared without consuming it: always fails."""
 
     __slots__ = ()
 

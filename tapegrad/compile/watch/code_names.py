@@ -1,4 +1,4 @@
-"""code_names: the names that code mentions, and where it looks for them."""
+"""code_names: the global, attribute and module names that a code object mentions, found in its bytecode."""
 
 from __future__ import annotations
 
@@ -19,29 +19,27 @@ from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
 
 _OF_MODULES = frozenset(["globals", "import_module", "__import__", "eval", "exec"])
-# builtins that may be given names as they stand in the code, or computed ones
+# builtins that look up attributes by literal or computed names
 ASKED = frozenset(["getattr", "hasattr"])
 _BY_NAME = _OF_MODULES | {"vars", "__dict__", "modules", "attrgetter", "methodcaller", "__getattribute__", "dir"}
-LEADING = _BY_NAME | ASKED  # names by which code gets at names that are computed later
+LEADING = _BY_NAME | ASKED  # functions and attributes that give access to names computed at run time
 _IN_TEXTS = LEADING | {"format", "format_map"}
 _IMPORTS = frozenset(["import_module", "__import__", "resolve_name"])
 _GLOBAL = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"])
 _IMPORTING = frozenset(["IMPORT_NAME"])
-PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"])  # instructions between those that compute
+PASSED = frozenset(["CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"])  # instructions that compute nothing
 _MATCH_CLASS = dis.opmap["MATCH_CLASS"]
 _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
 
 def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]:
-    """Return the user's modules that code imports itself, or names in a string: those of its
-    names that are modules'.
-    """
+    """Return the user's modules among the names that code mentions, including imports and names in strings."""
     return [module for module in mentions.modules_of(names, scope) if not is_foreign(module.__name__)]
 
 
 def library_parts(code: CodeType, scope: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the places in libraries' modules that code may read, `scipy.stats.uniform`, but for modules and functions:
-    from the modules that its globals hold, or that it imports, by the names that it mentions.
+    """Yield the places in library modules that code may read (`scipy.stats.uniform`) by the names it mentions, starting
+    from modules in its globals or that it imports. Modules and functions are left out.
     """
     todo = [*(original(scope.get(owner)) for owner, _ in chains(code)), *map(sys.modules.get, _imports(code))]
     seen: set[int] = set()
@@ -61,14 +59,16 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
 
 
 def whose_modules(library: str) -> str:
-    """Return whose a library's modules are: its code reads names of objects far more often than those of a module."""
+    """Return the owner key of a library's modules, separate from that of its objects: library code computes attribute
+    names of objects far more often than those of modules.
+    """
     return f"modules of {library}" if library else ""
 
 
 @functools.lru_cache(maxsize=4096)
 def names_of(code: CodeType) -> frozenset[str]:
-    """Return the names that a code object, and those inside it, mention: where it reads by name,
-    `getattr(module, "rate")`, its strings too.
+    """Return the names that a code object and those nested in it mention; with the words of its strings if it looks up
+    attributes by name, as in `getattr(module, "rate")`.
     """
     parts = [part for part in code.co_consts if type(part) is tuple and matches_classes(code)]  # `case Point(x=0)`
     named = [part for names in parts for part in names if type(part) is str]
@@ -78,28 +78,28 @@ def names_of(code: CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def global_names(code: CodeType) -> frozenset[str]:
-    """Return those of the names that are no attributes'."""
+    """Return the mentioned names without attribute names."""
     read = [name for _, name in named(code, _GLOBAL)]
     return frozenset([*read, *_strings(code)]).union(*map(global_names, inner_codes(code)))
 
 
 def step_pairs(code: CodeType) -> Iterator[tuple[tuple[int, str], tuple[int, str]]]:
-    """Yield the instructions that compute, each with the one behind it: their places and names."""
+    """Yield consecutive pairs of instructions that compute, each as (position, opname)."""
     return itertools.pairwise((place, opname) for place, opname in enumerate(
         map(dis.opname.__getitem__, code.co_code[::2])) if opname not in PASSED)
 
 
 @functools.lru_cache(maxsize=4096)
 def chains(code: CodeType) -> frozenset[tuple[str, str]]:
-    """Return the attributes that code reads of what a global name holds: `conf.rate`, `getattr(conf, "rate")`."""
+    """Return (global name, attribute) pairs that code reads: `conf.rate`, `getattr(conf, "rate")`."""
     pairs = [(name_in(code, first), name_in(code, second)) for (first, a), (second, b) in step_pairs(code)
              if a in ("LOAD_GLOBAL", "LOAD_NAME") and b in ("LOAD_ATTR", "LOAD_METHOD")]
     return frozenset(pairs).union(asked(code).chains, *map(chains, inner_codes(code)))
 
 
 class Asked(NamedTuple):
-    """The names that code gives `getattr` and `hasattr` as they stand in it, those of them that it asks of a global,
-    whether it computes some, and whether one leads to names that others compute: `getattr(x, "__dict__")`.
+    """The literal names that code passes to `getattr` and `hasattr`; the (global, attribute) pairs among them; whether
+    it computes other names; whether a literal one is in `LEADING`, as in `getattr(x, "__dict__")`.
     """
 
     names: frozenset[str]
@@ -110,8 +110,8 @@ class Asked(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def asked(code: CodeType) -> Asked:
-    """Return for which attributes code asks by `getattr` and `hasattr`: where these are called at once, by a
-    text, that is as good as `x.rate`.
+    """Return the attributes that code reads by `getattr` and `hasattr`. A direct call with a literal name is equivalent
+    to `x.rate`.
     """
     if ASKED.isdisjoint(code.co_names):
         return Asked(frozenset(), frozenset(), False, False)
@@ -126,13 +126,12 @@ def asked(code: CodeType) -> Asked:
 
 
 def _literal(steps: list[dis.Instruction]) -> tuple[dis.Instruction, dis.Instruction] | None:
-    """Return what ends the first argument of a call of the function that is loaded first, and what loads the
-    second, if that is a text.
+    """Return the last instruction of the first argument, and the one that loads the second if it is a literal string,
+    of the call of the function that steps[0] loads.
 
-    The stack tells: an argument is there when it has grown by one. None where there is a jump on the way, or something
-    else is done with either.
+    The stack depth separates the arguments. The result is None if a jump intervenes or either is used otherwise.
     """
-    depth, first, name = 0, steps[0], None  # of the stack, above the function
+    depth, first, name = 0, steps[0], None  # depth of the stack above the function
     for step in steps[2:] if steps[1].opname == "PUSH_NULL" else steps[1:]:
         if step.opname in _CALLS and step.arg == depth:
             return None if name is None else (first, name)
@@ -163,7 +162,7 @@ def inner_codes(code: CodeType) -> list[CodeType]:
 
 @functools.lru_cache(maxsize=4096)
 def modules_asked(code: CodeType) -> frozenset[str] | None:
-    """Return the names that code itself asks `sys.modules` for, where all stand in it; None where it computes some."""
+    """Return the literal names that code (without nested code) looks up in `sys.modules`, None if it computes some."""
     found, passed = set(), PASSED | {"NOP"}
     steps = [step for step in dis.get_instructions(code) if step.opname not in passed] if (
         "modules" in code.co_names) else []
@@ -177,7 +176,7 @@ def modules_asked(code: CodeType) -> frozenset[str] | None:
 
 
 def _module_asked(before: list[dis.Instruction], after: list[dis.Instruction]) -> str | None:
-    """Return the text that `sys.modules` is asked for between these instructions, None for another use."""
+    """Return the literal key looked up in `sys.modules` between these instructions, None for another use."""
     if not before or len(after) < 2 or (before[-1].opname, before[-1].argval) != ("LOAD_GLOBAL", "sys"):
         return None
     if after[0].opname == "CONTAINS_OP":
@@ -191,13 +190,15 @@ def _module_asked(before: list[dis.Instruction], after: list[dis.Instruction]) -
 
 
 def reads_by_name(code: CodeType, heard: bool) -> bool:
-    """Return whether code reads names that it computes, besides those of which it is `heard`."""
+    """Return whether code reads computed names that the observer does not see; if `heard`, it reports those of
+    `getattr`, `hasattr` and `sys.modules`.
+    """
     names = _BY_NAME - {"modules"} if heard or modules_asked(code) is not None else _BY_NAME
     return not names.isdisjoint(code.co_names) or asked(code).leads or (asked(code).computes and not heard)
 
 
 def imported(code: CodeType, scope: dict[str, Any]) -> list[str]:
-    """Return the user's modules that code imports when it runs, or names in a string."""
+    """Return the names of the user's modules that code imports when it runs, or names in a string."""
     package = scope.get("__package__")
     names = {full for name in _imports(code) for full in ((name, f"{package}.{name}") if package else (name,))}
     own = [scope.get("__name__", "")] if "__name__" in code.co_names and _imports_by_call(code) else []
@@ -213,12 +214,12 @@ def _imports(code: CodeType) -> frozenset[str]:
 
 
 def imports_by_name(code: CodeType, scope: dict[str, Any]) -> bool:
-    """Return whether code asks for modules by names that do not stand in it."""
+    """Return whether code imports or looks up modules by computed names."""
     return _imports_by_call(code) and not imported(code, scope)
 
 
 def imports(code: CodeType) -> bool:
-    """Return whether code names what imports modules."""
+    """Return whether code mentions a function that imports modules."""
     return not _IMPORTS.isdisjoint(code.co_names)
 
 
@@ -232,12 +233,12 @@ def _names_modules(code: CodeType) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def matches_classes(code: CodeType) -> bool:
-    """True for code that matches classes: `case Point(x=0)`."""
+    """Return whether code contains a class pattern: `case Point(x=0)`."""
     return _MATCH_CLASS in code.co_code[::2] or any(map(matches_classes, inner_codes(code)))
 
 
 def names_in_format(text: str) -> list[str]:
-    """Return the attributes that a text asks for if it is formatted: "{0.rate}"."""
+    """Return the attribute names in a format string: "{0.rate}"."""
     return [name for found in _FIELD.findall(text) for name in found.split(".")] if "{" in text else []
 
 
@@ -247,6 +248,6 @@ def reads_modules_by_name(code: CodeType, heard: bool) -> bool:
 
 
 def _strings(code: CodeType) -> list[str]:
-    """Return the names in the strings of a code object that reads by name."""
+    """Return the words in the strings of a code object that looks up attributes by name."""
     strings = [part for part in code.co_consts if type(part) is str] if not _IN_TEXTS.isdisjoint(code.co_names) else []
     return [name for part in strings for name in re.findall(r"\w+", part)]

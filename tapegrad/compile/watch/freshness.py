@@ -1,9 +1,9 @@
-"""freshness: what a run read besides its arguments, and whether that is still the same.
+"""freshness: the freshness check of a compiled call: whether all that the recorded run read besides its arguments is
+unchanged.
 
-A place is a name in a namespace: a global, an attribute, a default, a captured variable. What stood there when the code
-that reads it began to run is what a tape was recorded with. A compiled call asks each place again: a number by its
-value, an array by its content, a list or dict by what is in it, an object by those of its attributes that the code
-names.
+A place is a (namespace, name) pair that the traced code read: a global, an attribute, a default, a captured variable.
+The tape was recorded with the value there when the code began to run. A compiled call compares each place again:
+numbers by value, arrays by content, lists and dicts by their items, objects by the attributes that the code names.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from tapegrad.trace.interposition import original
 
 
 class Missing:
-    """What there is under a name that is not bound."""
+    """Stands for the value of an unbound name."""
 
 
 class Place(NamedTuple):
-    """A name in a namespace, what stood there when it was read, and how that is compared with what stands there now."""
+    """A name in a namespace, its value when it was read, the check that compares the current value with that one, and
+    a label for messages.
+    """
 
     namespace: Mapping[Any, Any]
     name: Any
@@ -31,8 +33,8 @@ class Place(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Which names a namespace has: how many, if that is `size`; how many of those that code mentions; just these
-    `keys`, if code computes names.
+    """The names of a namespace: their number `size` (-1: not compared), the number `known` of those that code mentions,
+    and all `keys` if code computes names.
     """
 
     namespace: Mapping[Any, Any]
@@ -43,13 +45,13 @@ class Shape(NamedTuple):
 
 
 def shape(namespace: Mapping[Any, Any], label: str, names: set[str], sized: bool, whole: bool) -> Shape:
-    """Return which names a namespace has, of which code reads some; if it computes such names, the `whole` matters."""
+    """Return the Shape of a namespace: with its size if `sized`, with all keys if code may read the `whole`."""
     return Shape(namespace, label, len(namespace) if sized else -1, len(names.intersection(namespace)),
                  [*namespace] if whole else None)
 
 
 class Freshness:
-    """Says whether everything that a run read besides its arguments is what it was: `fresh()`."""
+    """A callable that returns whether everything that a run read besides its arguments is unchanged."""
 
     __slots__ = ("_absent", "_content", "_held", "_within", "names", "places", "shapes")
 
@@ -58,7 +60,7 @@ class Freshness:
         held = [type(place.same) is Plain or is_container(place.same) for place in self.places]
         self._held = [(*_fetched(place), place.value, place) for place, is_held in zip(self.places, held) if is_held]
         self._content = [place for place, is_held in zip(self.places, held) if not is_held]
-        # none of the known ones is gone: where all of a namespace's are known, none has come if there are as many
+        # bound names are compared as places; a namespace with only known names gained none if its size is unchanged
         self._absent = [(shape.namespace.keys(), frozenset(names.difference(shape.namespace))) for shape in self.shapes
                         if shape.keys is None and shape.size != shape.known]
         self._within = Within(place.same for place in self.places)
@@ -80,15 +82,13 @@ class Freshness:
 
     @property
     def keys(self) -> set[tuple[int, Any]]:
-        """Which places it looks at, and which names it looks for."""
+        """The places compared and the names whose appearance matters, as hashable keys."""
         shapes = {(id(shape.namespace), ("shape", shape.keys is None))
                   for shape in self.shapes} | {(0, frozenset(self.names))}
         return shapes | {(id(getattr(place.namespace, "owner", place.namespace)), place.name) for place in self.places}
 
     def changed(self) -> tuple[str, str, str] | None:
-        """Return the label of a place that has changed, what stood there, and what does now;
-        None where there is none.
-        """
+        """Return label, old and new value of a place that has changed, None if all are unchanged."""
         for place in self.places:
             found = place.namespace.get(place.name, Missing)
             if not (found is place.value and place.same.__class__ is Plain) and not place.same(found):
@@ -103,7 +103,9 @@ class Freshness:
 
 
 def _fetched(place: Place) -> tuple[Any, Any, Any]:
-    """Return what fetches what stands in a place, or what a trace has put there meanwhile; from what, by which name."""
+    """Return (fetch, owner, name), where fetch(owner, name, default) reads a place's current value, which may be a
+    stand-in that a trace put there.
+    """
     namespace: Any = place.namespace
     if type(namespace) in (Held, Typed, Attributes) and type(place.name) is str and place.name != "__class__":
         return getattr, namespace.owner, place.name
@@ -113,6 +115,6 @@ def _fetched(place: Place) -> tuple[Any, Any, Any]:
 def _told(x: Any) -> str:
     try:
         text = "nothing" if x is Missing else repr(x)
-    except Exception:  # of a class of the user's
+    except Exception:  # raised by a user's class
         text = f"a {type(x).__name__}"
     return text if len(text) < 60 else f"{text[:57]}..."

@@ -1,6 +1,6 @@
-"""handed_modules: modules that code hands on as values, `vars(conf)`, `conf.__dict__`, `attrgetter(n)(conf)`.
+"""handed_modules: modules that code passes on as values: `vars(conf)`, `conf.__dict__`, `attrgetter(n)(conf)`.
 
-Where code of their package reads names that it computes, it may read any of such a module's.
+If code of the module's package reads computed names, it may read any name of such a module.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _PATHLESS = frozenset(["__globals__", "getmodule", "resolve_name"])
 
 @functools.lru_cache(maxsize=4096)
 def handed_names(code: CodeType) -> frozenset[str]:
-    """Return the names that code loads for something else than to read an attribute that stands in it."""
+    """Return the names that code loads other than to read a literal attribute."""
     found = [name_in(code, place) for (place, opname), (following, then) in step_pairs(code)
              if opname in _LOADING and (then not in _READING or name_in(code, following) == "__dict__")]
     return frozenset(found).union(*map(handed_names, inner_codes(code)))
 
 
 def asks_for_modules(code: CodeType) -> bool:
-    """Return whether code gets at modules, or their namespaces, that no name in it leads to."""
+    """Return whether code may reach modules or their namespaces that it does not name."""
     return not _PATHLESS.isdisjoint(code.co_names)
 
 
 def handed_modules(places: Iterable[Place], names: set[str]) -> Iterator[ModuleType]:
-    """Yield the modules that stand in places of such names, or were found among all modules."""
+    """Yield the modules in places with one of the names, or in `sys.modules`."""
     for place in places:
         if isinstance(place.value, ModuleType) and (place.name in names or place.namespace is sys.modules):
             yield place.value

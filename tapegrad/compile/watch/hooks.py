@@ -1,5 +1,5 @@
-"""hooks: whether what a reverse sweep calls may be compiled: a function of the cotangent that keeps nothing, prints
-nothing and draws nothing.
+"""hooks: whether a function that a reverse sweep calls may be compiled: one of the cotangent without side effects and
+random draws.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, is_empty
 
 _WRITES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR", "STORE_SLICE")
-# a cotangent's own number is on no tape
+# conversions to plain numbers, which no tape records
 _PLAIN = frozenset(["float", "int", "complex", "bool", "item", "tolist", "value"])
 _KEEPING = frozenset(["add", "append", "appendleft", "clear", "extend", "insert", "pop", "put", "remove", "setdefault",
                       "send", "update", "write"])
 
 
 def is_repeatable(fn: Callable[..., Any]) -> bool:
-    """Return whether a replay of what a hook's function computed is all that it does."""
+    """Return whether replaying a hook's recorded operations is equivalent to calling it."""
     if not Found(fn, (), {}, watched=False).silent:
         return False
     stack, seen = [fn], set[int]()
@@ -32,7 +32,7 @@ def is_repeatable(fn: Callable[..., Any]) -> bool:
             continue
         seen.add(id(part))
         if not isinstance(part, FunctionType):
-            return False  # an object, of which nobody knows what it reads
+            return False  # a callable object: what it reads is unknown
         code = code_of(part)
         if _writes(code) or not (_PLAIN | _KEEPING).isdisjoint(names_of(code)):
             return False

@@ -1,8 +1,8 @@
-"""known_calls: the functions in C that are known to answer by their arguments alone; others keep a path from being
-compiled.
+"""known_calls: the C functions whose result depends on their arguments only. A call of any other keeps a path from
+being compiled.
 
-The functions that compute are not written down one by one: those of NumPy, SciPy and torch are what their modules
-hold, less what reads files and settings.
+Numerical functions are not listed one by one: all of NumPy's, SciPy's and torch's count, except the listed ones that
+read files or settings.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ PURE: dict[str, frozenset[str]] = {
                      "_opcode", "errno", "array", "marshal", "_ast", "_datetime", "_copy", "copyreg", "_zoneinfo",
                      "_elementtree", "audioop", "optree", "optree._C"], frozenset[str]()),
 }
-"""Modules in C whose functions are pure, but for those that are named."""
+"""C modules whose functions are pure, except the listed ones."""
 
 SOME: dict[str, frozenset[str]] = {
     "sys": frozenset(["intern", "getsizeof", "getdefaultencoding", "audit", "is_finalizing", "displayhook"]),
     "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror", "_path_normpath", "_path_splitroot_ex"]),
     "nt": frozenset(["fspath", "strerror", "_path_normpath", "_path_splitroot", "_path_splitroot_ex"]),
     "io": frozenset(["text_encoding"]),
-    "_contextvars": frozenset(["copy_context"]),  # torch's engine copies one; what is read of it is seen
+    "_contextvars": frozenset(["copy_context"]),  # torch's engine copies one; reads of its variables are observed
 }
-"""Modules of whose functions only these are pure."""
+"""Modules whose only pure functions are the listed ones."""
 
 STATEFUL: dict[str, frozenset[str]] = {
     "numpy": frozenset(["fromfile", "_get_madvise_hugepage", "get_handler_name",
@@ -50,24 +50,24 @@ STATEFUL: dict[str, frozenset[str]] = {
                         "_set_madvise_hugepage", "set_typeDict", "set_datetimeparse_function", "_reload_guard"]),
     "scipy": frozenset(["seterr", "geterr", "set_backend", "get_backend"]),
 }
-"""Functions of NumPy's and SciPy's own in C that read files or settings, or set some."""
+"""C functions of NumPy and SciPy that read files, or read or change settings."""
 
 TYPES = frozenset(["builtins", "collections", "re", "_sre", "datetime", "decimal", "array", "functools", "itertools",
                    "operator", "_thread", "types", "fractions", "_struct", "struct", "_hashlib", "_md5", "_sha1",
                    "_sha2", "_sha256", "_sha512", "_blake2", "zlib", "_json", "_csv", "numpy", "optree", "torch",
                    "_operator", "_collections", "_collections_abc", "_functools", "_abc", "contextvars",
                    "_contextvars", "_ast", "ast", "scipy", "zoneinfo", "_zoneinfo", "unicodedata", "_elementtree"])
-"""Modules of whose classes in C the methods answer by the object, and what is in it is looked at."""
+"""Modules whose C classes have methods that depend on the object only; the object's content is compared."""
 
 LOUD = frozenset(["now", "utcnow", "today", "__subclasses__", "locked", "_is_owned", "tofile", "dump", "cache_info",
                   "initial_seed", "seed", "get_state", "getcontext", "_current_frames"])
-"""Methods of these that answer by something else."""
+"""Methods of these classes that depend on other state."""
 
 ASKED_AGAIN = ("get_", "_get_", "is_", "_is_", "are_", "_are_")
-"""How the functions of torch begin that tell a setting."""
+"""Prefixes of the torch functions that return a setting."""
 
 OF_A_TRACE = frozenset(["_is_torch_function_mode_enabled", "_is_torch_function_all_disabled", "_get_function_stack_at"])
-"""Those that tell of torch's modes, which a trace itself makes use of: a program in none is told of none."""
+"""Those that return torch's modes. The trace itself uses a mode; a program that uses none sees none."""
 
 _TORCH = frozenset([f"torch._C.{part}" for part in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested",
                                                     "_return_types")])
@@ -77,26 +77,26 @@ _IN_C = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType,
 
 
 def unknown(fn: Callable[..., Any], caller: str) -> str:
-    """Return the name of a function in C, called by code of this package, that may answer by more than its arguments;
-    "" for others.
+    """Return the name of a C function whose result may depend on more than its arguments, "" for others. `caller` is
+    the package of the calling code, "" for the user's.
     """
     owner = getattr(fn, "__self__", None)
     name = str(getattr(fn, "__name__", ""))
     kind = type(owner)
     if owner is None or isinstance(owner, ModuleType) or kind.__module__ == "pybind11_builtins":
-        # a static method of a class in C says nothing of it: it is taken to be of the package that calls it
+        # a static method of a C class does not name its module: assume the package that calls it
         module = str(getattr(fn, "__module__", None) or getattr(owner, "__name__", "") or caller)
         return "" if _is_pure(module, name, caller, fn) else f"{module}.{name}"
-    if str(kind.__module__).partition(".")[0] == caller == "torch":  # as its functions: what it draws of is guarded
+    if str(kind.__module__).partition(".")[0] == caller == "torch":  # as torch's functions: its generators are guarded
         return ""
     if name in LOUD or name.startswith("getrandbits"):
         return f"{owner.__name__ if isinstance(owner, type) else kind.__name__}.{name}"
     if reads_the_world(owner):
         return f"{kind.__name__}.{name}"
     defined = next((cls for cls in (owner if isinstance(owner, type) else kind).__mro__
-                    if type(vars(cls).get(name)) in _IN_C), kind)  # a class before it may call it by `super()`
+                    if type(vars(cls).get(name)) in _IN_C), kind)  # a Python subclass may call it by `super()`
     module = str(defined.__module__)
-    if isinstance(owner, type) and defined is kind:  # a method of a metaclass, which is type itself
+    if isinstance(owner, type) and defined is kind:  # a method of the metaclass, usually type
         return ""
     return "" if module.partition(".")[0] in TYPES else f"{module}.{defined.__name__}.{name}"
 
@@ -114,13 +114,13 @@ def _is_pure(module: str, name: str, caller: str, fn: Any) -> bool:
 
 
 def is_setting(fn: Any) -> bool:
-    """Return whether a function of torch's in C tells a setting when it is called without arguments."""
+    """Return whether a function is a C function of torch that returns a setting and needs no arguments."""
     if not (type(fn) is BuiltinFunctionType and str(fn.__module__).partition(".")[0] == "torch"
             and fn.__name__.startswith(ASKED_AGAIN) and fn.__name__ not in OF_A_TRACE
             and isinstance(fn.__self__, ModuleType)):
         return False
     try:
         fn()
-    except TypeError:  # it asks for an argument: `get_autocast_dtype("cpu")`
+    except TypeError:  # it needs an argument: `get_autocast_dtype("cpu")`
         return False
     return True

@@ -1,5 +1,5 @@
-"""namespaces: what holds names without being a dict, as one: a function's variables, an object's
-attributes, a context variable.
+"""namespaces: mapping views of things that hold names without a dict: a function's cells and defaults, an object's
+slots, a context variable, library settings.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.copies import class_of, code_of, dict_of, is_empty
 
-# what every module or class has
+# names that every module or class has
 OF_ALL = frozenset(["__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__firstlineno__",
                     "__static_attributes__", "__builtins__", "__spec__", "__loader__", "__cached__", "__file__",
                     "__path__", "__name__", "__package__"])
 
 
 class Namespace(Mapping[Any, Any]):
-    """What is asked for by name, and not gone through, but for what code may mention that is
-    `named` in all of a kind.
+    """A mapping with lookup by name but without iteration. `named` lists the names that every owner of the kind has
+    and that code may mention.
     """
 
     __slots__ = ("owner",)
@@ -45,7 +45,7 @@ class Namespace(Mapping[Any, Any]):
 
 
 class Held(Namespace):
-    """What a function holds itself: its code, its defaults, and its variables by their numbers."""
+    """A function's attributes (code, defaults), and its captured variables by index."""
 
     __slots__ = ()
     named = frozenset(["__code__", "__defaults__", "__kwdefaults__", "__closure__", "__name__", "__qualname__",
@@ -59,7 +59,7 @@ class Held(Namespace):
 
 
 class Typed(Namespace):
-    """What a class holds itself."""
+    """A class's names."""
 
     __slots__ = ()
     named = frozenset(["__name__", "__qualname__"])
@@ -69,7 +69,7 @@ class Typed(Namespace):
 
 
 class Contents(Namespace):
-    """What is in a captured variable."""
+    """The content of a cell."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class Attributes(Namespace):
 
 
 class Context(Namespace):
-    """What a context variable holds."""
+    """The current value of a context variable."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class Context(Namespace):
 
 
 class Local(Namespace):
-    """What the thread that asks has in an object of each thread's own."""
+    """The current thread's attributes of a `threading.local`."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ class Local(Namespace):
 
 
 class Settings(Namespace):
-    """What the standard library computes by, and the thread that asks."""
+    """Settings of the standard library, the current thread, and functions called for their value."""
 
     __slots__ = ()
 
@@ -122,7 +122,7 @@ class Settings(Namespace):
         if name == "decimal":
             return str(decimal.getcontext())
         if name == "abc":
-            return abc.get_cache_token()  # another one whenever a class is registered with one
+            return abc.get_cache_token()  # changes whenever a class is registered with an abstract one
         if name == "thread":
             return threading.get_ident()
         if callable(name):
@@ -137,7 +137,7 @@ NAMED = Held.named | Typed.named
 
 
 def own_names(x: Any) -> Mapping[str, Any]:
-    """Return the attributes that an object or a class has itself, empty for what can be given none."""
+    """Return the own attributes of an object or class, empty if it cannot be assigned any."""
     if isinstance(x, type):
         return vars(x) if x.__flags__ & HEAP else {}
     return dict_of(x)

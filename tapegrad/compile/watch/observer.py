@@ -1,7 +1,7 @@
-"""observer: hears, while a function is traced, which code runs and what is called in C.
+"""observer: observes which code runs and which C functions it calls while a function is traced.
 
-`sys.setprofile` tells, in this thread alone; a profiler that was there before comes back. From Python 3.12 on,
-`sys.monitoring` does, which asks once for each code object.
+It uses `sys.setprofile` in this thread, and restores an earlier profiler. From Python 3.12 on it uses `sys.monitoring`,
+whose callbacks can be disabled for each code object.
 """
 
 from __future__ import annotations
@@ -48,47 +48,47 @@ from tapegrad.tree.signature import Signature
 
 
 class Observer:
-    """One observed run: what the code that ran read, and why its tape must not be compiled, if there is a reason."""
+    """One observed run: what the code that ran read, and the reason not to compile its tape, if any."""
 
     def __init__(self, budget: float = math.inf, samples: bool = False) -> None:
         self.reads = Reads(budget, samples)
-        self.ran: set[CodeType] = set()  # the program's own
+        self.ran: set[CodeType] = set()  # code of the program, without libraries
         self.reason = self.cure = ""
         self.where: Location | None = None
-        self.known: set[Any] = set()  # what is called in C
+        self.known: set[Any] = set()  # keys of C calls already judged
         self.heard: dict[int, CodeType] = {}  # by id: two modules may hold equal code
-        self.unread: list[Unread] = []  # attributes to which what the world has answered went
-        self.computed: set[str] = set()  # names of attributes
+        self.unread: list[Unread] = []  # attributes that hold external values and must not have been read
+        self.computed: set[str] = set()  # computed names of attributes that were looked up
         self.stop: Callable[[], None] | None = None
         self.depth = 0
 
     def start(self, structure: Signature) -> None:
-        """Begin to listen, in this thread, to a function that runs on arguments of this structure."""
+        """Begin to observe, in this thread, a function that runs on arguments of this structure."""
         self.reads.reach(structure)
         self.depth = len(running.tracers)
         running.observers = [*running.observers, self]
         self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile()
 
     def close(self) -> None:
-        """End listening; once is enough."""
+        """End the observation; further calls do nothing."""
         if self.stop is not None:
             self.stop()
             self.stop = None
             running.observers = [other for other in running.observers if other is not self]
 
     def is_outside(self) -> bool:
-        """Return whether a primitive of the user's runs: each replay calls it, and it reads what it reads."""
+        """Return whether a user's primitive runs: each replay calls it anew, so that its reads need no check."""
         return len(running.tracers) < self.depth
 
     def entered(self, code: CodeType, frame: FrameType) -> bool:
-        """Hear of a code object that begins to run for the first time; return whether it need not be heard of again."""
+        """Handle the start of a code object; return whether its later starts may be ignored."""
         if id(code) in self.heard:
             return True
         if self.is_outside():
             return False
         if (variable := asked_environment(code, frame)) is not None:
             self.reads.place(*variable)
-            return False  # another time for another variable
+            return False  # the next call may read another variable
         if code is logging.getLogger.__code__:
             if (name := frame.f_locals["name"]) in logging.root.manager.loggerDict:
                 self.reads.place(logging.root.manager.loggerDict, name, f"the logger {name}")
@@ -96,7 +96,7 @@ class Observer:
         module = frame.f_globals.get("__name__", "")
         if module == "logging" and code.co_name in ("isEnabledFor", "makeRecord"):
             self.logged(code.co_name, frame)
-            return False  # another time of another logger
+            return False  # the next call may concern another logger
         if code.co_filename in INTERNAL:
             self.heard[id(code)] = code
         elif module == "tapegrad.compiled" or is_foreign(module):
@@ -106,7 +106,7 @@ class Observer:
                 if getattr(cls := frame.f_locals["cls"], "_is_protocol", False):
                     for base in cls.__mro__[:-1]:
                         self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
-                return False  # another time for another protocol
+                return False  # the next call may concern another protocol
             if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, code, frame.f_back):
                 return False
             self.heard[id(code)] = code
@@ -116,32 +116,32 @@ class Observer:
             self.heard[id(code)] = code
             heard, code = is_heard(code), ORIGINAL.get(code, code)
             self.ran.add(code)
-            # it may run with globals that lead to copies
+            # a trace may have substituted globals that lead to copies
             self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals), heard)
             if (caller := frame.f_back) is not None and is_foreign(caller.f_globals.get("__name__", "")):
-                self.reads.mention(caller.f_code.co_names)  # by one of which a library has found it
+                self.reads.mention(caller.f_code.co_names)  # a library found the function by one of these names
             special: Any = sys.modules.get("scipy.special")
-            if special is not None and "geterr" in self.reads.names:  # Cython's: nobody hears it called
+            if special is not None and "geterr" in self.reads.names:  # calls of Cython functions are not observed
                 self.reads.place(SETTINGS, special.geterr, "scipy.special.geterr()")
         return True
 
     def is_for_its_own_sake(self, module: str, caller: FrameType | None) -> bool:
-        """Return whether code of a library is called by tapegrad, or by the standard library for what is no
-        concern of the program's.
+        """Return whether tapegrad calls code of a library, or the standard library calls it without effect on the
+        program's results.
         """
-        if caller is None or caller.f_code is to_isinstance.__code__:  # which stands for the program's `isinstance`
+        if caller is None or caller.f_code is to_isinstance.__code__:  # the stand-in for the program's `isinstance`
             return False
         calls = caller.f_globals.get("__name__", "").partition(".")[0]
         return caller.f_code.co_filename in INTERNAL or (module in OWN and calls in sys.stdlib_module_names
                                                          and not calls.startswith("__main__"))
 
     def called(self, fn: Any, frame: FrameType) -> None:
-        """Hear of a call in C, by the program or by Python code of a library."""
-        if fn is warnings.warn:  # it may raise, as its filters say
+        """Handle the call of a C function by the program or by Python code of a library."""
+        if fn is warnings.warn:  # it may raise, depending on the filters
             self.reads.place(vars(warnings), "filters", "warnings.filters")
         owner, module = getattr(fn, "__self__", None), frame.f_globals.get("__name__", "")
         caller = module.partition(".")[0] if is_foreign(module) else ""
-        # a method of a class answers for all of that; the key is of what lives on
+        # one key for a method of all instances; it refers only to objects that stay alive
         key = (fn if owner is None else
                (fn.__name__, owner if isinstance(owner, (ContextVar, ModuleType, type)) else type(owner)), caller)
         if key in self.known or self.is_outside() or caller in QUIET or self.is_of_tapegrad(caller, frame):
@@ -158,27 +158,27 @@ class Observer:
         elif fn is print:
             self.refuse("it prints", frame)
         elif fn is pickle.dumps:
-            self.reads.enter_by_name(library_of(module), False)  # all that is in an object
+            self.reads.enter_by_name(library_of(module), False)  # it reads all attributes
         elif not caller or owner is not sys:
             if (told := unknown(fn, caller)) and self.is_unread(told, None, frame):
-                self.known.discard(key)  # another time it may be read
+                self.known.discard(key)  # the result of another call may be read
             else:
                 self.ask(told, frame)
 
     def is_of_tapegrad(self, caller: str, frame: FrameType) -> bool:
-        """Return whether code of the standard library is called by tapegrad."""
+        """Return whether tapegrad called this code of the standard library."""
         back = frame.f_back
         return caller in sys.stdlib_module_names and back is not None and back.f_code.co_filename in INTERNAL
 
     def is_asked_for(self, module: str, frame: FrameType) -> bool:
-        """Return whether code of torch asks for a setting on the program's behalf, not for its own sake."""
+        """Return whether code of torch reads a setting on the program's behalf, not for internal use."""
         back = frame.f_back
         return module.startswith("torch.backends") or (
             back is not None and back.f_code.co_filename not in INTERNAL
             and not is_foreign(back.f_globals.get("__name__", "")))
 
     def logged(self, how: str, frame: FrameType) -> None:
-        """Hear of a message: one that is shown is an effect; of another, the levels of loggers decide."""
+        """Handle a log call: refuse a message that is emitted, else note the levels on which the decision depends."""
         logger = frame.f_locals.get("self")
         if how == "makeRecord":
             self.refuse("it logs a message", frame)
@@ -189,21 +189,21 @@ class Observer:
             logger = logger.parent
 
     def is_unread(self, what: str, code: CodeType | None, frame: FrameType | None) -> bool:
-        """Return whether what the world answers, by this code or in C, goes to an attribute, of which the end of the
-        run tells whether it was read; what a uuid is made of is asked for by its module.
+        """Return whether the result of an external call is only stored in an attribute: `result` finds out whether that
+        was read. Calls by the uuid module count too: they are judged as the calls of its functions.
         """
         if (found := stored(what, code, frame)) is not None:
             self.unread.append(found)
         return found is not None or (frame is not None and frame.f_globals.get("__name__") == "uuid")
 
     def ask(self, what: str, frame: FrameType) -> None:
-        """Note a call that reads the world, if this is one."""
+        """Refuse the call named by `what`, which reads external state; "" is accepted."""
         if what:
             cure = "NumPy's generators, whose draws are recorded: np.random.default_rng(n), np.random.seed(n)"
             self.refuse(f"it asks {what}", frame, cure if what.startswith("random.") else "")
 
     def named(self, owner: Any, name: Any, frame: FrameType) -> None:
-        """Hear for which attribute a function asks by `getattr` or `hasattr`."""
+        """Note an attribute that a function looks up by `getattr` or `hasattr`."""
         if isinstance(name, str) and not self.is_outside():
             self.computed.add(name := str.__str__(name))
             self.reads.mention([name])
@@ -213,7 +213,7 @@ class Observer:
                 self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), False)
 
     def looked_up(self, name: Any, frame: FrameType) -> None:
-        """Hear which of the modules a function asks for by name, None for all."""
+        """Note a module that a function looks up in `sys.modules`; a `name` that is no string stands for all."""
         if self.is_outside():
             return
         if isinstance(name, str):
@@ -222,26 +222,24 @@ class Observer:
             self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), True)
 
     def refuse(self, what: str, frame: FrameType | None = None, cure: str = "") -> None:
-        """Note what the program took that is no input, where, and what to do instead; the first time."""
+        """Keep the first reason not to compile, its place in the program, and a suggestion."""
         if not self.reason:
             frame = user_frame(frame or sys._getframe(1))
             self.where = Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
             self.reason, self.cure = what, cure
 
     def asked(self, setting: Callable[[], Any], label: str) -> None:
-        """Hear that a library computes by a setting."""
+        """Note a setting on which a library's results depend."""
         self.reads.place(SETTINGS, setting, label)
 
     def written(self) -> None:
-        """Hear that the program took the text of a number: what it looks up by that is on no tape."""
+        """Refuse a program that formatted a number: no tape records what it does with the text."""
         self.refuse("it asks the text of a number")
 
     def note_rules(self, tape: Tape) -> None:
-        """Take what the rules of the user's own functions read for read: what they compute by becomes
-        constants of a compiled tape.
-        """
+        """Note what user-defined rules and hooks read: these values become constants of a compiled tape."""
         for fn in [hooked(op) for op in tape.ops if op.fn is hook]:
-            if not is_repeatable(fn):  # the sweep is recorded once more, and what is compiled keeps nothing
+            if not is_repeatable(fn):  # recording the sweep calls it again, and compiled code has no side effects
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")
             elif isinstance(fn, FunctionType):
                 self.reads.run_unheard(fn)
@@ -250,7 +248,7 @@ class Observer:
                  if type(fn) is FunctionType and not str(fn.__module__).startswith("tapegrad.")]
         for rule in rules:
             self.reads.run_unheard(rule)
-        # outside of the trace, what is an argument too is the original, and no input
+        # rules run outside the trace and see the original of an argument, which is no input to them
         inputs, self.reads.inputs = self.reads.inputs, set()
         for name, x in named_by(rules):
             if id(x) in inputs:
@@ -258,7 +256,7 @@ class Observer:
         self.reads.inputs = inputs
 
     def result(self) -> tuple[Freshness, str, Location | None]:
-        """Return what tells whether what was read is the same, and why that is not enough, if it is not, and where."""
+        """Return the freshness check, and the reason not to compile the tape ("" if there is none) with its place."""
         self.close()
         self.reads.settle()
         fresh = self.reads.result()
@@ -275,7 +273,7 @@ class Observer:
 
 
 def named_by(functions: list[FunctionType]) -> Iterator[tuple[str, Any]]:
-    """Yield what functions read by name, and what those read that they name."""
+    """Yield (name, value) of globals and captured variables that functions read, and those that they name in turn."""
     seen = {id(fn) for fn in functions}
     stack = [*functions]
     for fn in stack:
@@ -287,7 +285,7 @@ def named_by(functions: list[FunctionType]) -> Iterator[tuple[str, Any]]:
 
 
 def _profile() -> Callable[[], None]:
-    """Listen by `sys.setprofile`, for the last observer and for those of the traces around; return how to end."""
+    """Observe by `sys.setprofile`, for all active observers; return a function that ends it."""
     hearing = [(each.heard, each.entered, each.called) for each in running.observers if isinstance(each, Observer)]
 
     def hear(frame: FrameType, event: str, arg: Any) -> None:
@@ -305,12 +303,12 @@ def _profile() -> Callable[[], None]:
 
     def again() -> None:
         sys.setprofile(None)
-        before.enable()  # cProfile's, which only it can set
+        before.enable()  # cProfile's hook, which only its own method can set
     return again
 
 
 def _monitor(observer: Observer) -> Callable[[], None]:
-    """Listen by `sys.monitoring`; return how to end."""
+    """Observe by `sys.monitoring`; return a function that ends it."""
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
     with _lock:
         tool = next((number for number in (3, 4, 0, 1, 2, 5) if monitoring.get_tool(number) is None), None)
@@ -331,7 +329,7 @@ def _monitor(observer: Observer) -> Callable[[], None]:
             return quiet
         if type(fn) is MethodDescriptorType and first is not monitoring.MISSING:  # called without being bound first
             fn = fn.__get__(first, type(first))
-        if isinstance(fn, BuiltinFunctionType):  # as a profiler, not of a class, whose own code is heard
+        if isinstance(fn, BuiltinFunctionType):  # as with a profiler; a call of a class reports its own code
             observer.called(fn, sys._getframe(1))
         return None
     events = monitoring.events

@@ -1,7 +1,7 @@
-"""probe: whether what the code that recorded a tape reads has changed since, as far as the tape tells.
+"""probe: a freshness check for unobserved traces, which explains why the next trace differs.
 
-A trace that nobody observed leaves the code objects of its operations. What those read is noted after the run: so that
-where the next trace is another, and what they read was changed between the two, that explains it.
+The operations of such a trace name their code objects. The places that these read are noted after the run. If the next
+trace differs and one of these places was changed in between, that explains the difference.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tapegrad.compile.watch.reads import Reads
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.signature import Signature
 
-MOST = 1_000  # places that a probe looks at, with each call that is traced
+MOST = 1_000  # places that a probe compares, with each traced call
 _modules: dict[str, dict[str, Any]] = {}  # by file
 _count = [0]
 
 
 def codes_of(f: Any, skeleton: Skeleton) -> frozenset[CodeType]:
-    """Return the code objects of a trace's operations, and the function's. An operation that no line of the program
-    asked for names a caller's, which still runs once the trace has ended: that one's reads are not the program's.
+    """Return the code objects of a trace's operations and of the function. Callers' code, which still runs after the
+    trace, is left out: an operation that stems from no line of the program names it.
     """
     fn = f.__func__ if type(f) is MethodType else f
     frame: FrameType | None = sys._getframe()
@@ -36,8 +36,8 @@ def codes_of(f: Any, skeleton: Skeleton) -> frozenset[CodeType]:
 
 
 def probe(f: Any, codes: frozenset[CodeType], structure: Signature) -> Freshness:
-    """Return what tells whether what code objects read of a function's is what it is now; of arrays, some numbers, and
-    of what reads by computed names, which leads anywhere, the first places: it explains a change, and answers for none.
+    """Return an approximate freshness check of the places that code objects of `f` read. It samples arrays and covers
+    at most `MOST` places: it explains changes but does not exclude them.
     """
     reads = Reads(samples=True, most=MOST)
     reads.reach(structure)
@@ -51,7 +51,7 @@ def probe(f: Any, codes: frozenset[CodeType], structure: Signature) -> Freshness
 
 
 def _scope(file: str) -> dict[str, Any] | None:
-    """Return the globals of the user's module in a file, None where there is none."""
+    """Return the globals of the user's module in a file, None if there is none."""
     if _count[0] != len(sys.modules):
         _count[0] = len(sys.modules)
         for name, module in list(sys.modules.items()):

@@ -1,4 +1,4 @@
-"""reads: what code reads besides its arguments, noted when it first runs."""
+"""reads: collects the places that code reads besides its arguments, with their values when the code first runs."""
 
 from __future__ import annotations
 
@@ -94,40 +94,39 @@ from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Record, Static
 from tapegrad.tree.signature import Signature
 
-MOST = 50_000  # places: a function that reads more is not worth watching
+MOST = 50_000  # places; a function that reads more is not compiled
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, defaultdict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_NOBODY = "nobody"  # whose names are read as code mentions them, and never whole
+_NOBODY = "nobody"  # owner of namespaces whose names are noted only if code mentions them
 _MAY_LACK = ASKED | {"AttributeError", "Exception"}
 
 
 class Reads:
-    """The places that code reads, as they stand when it first runs. Arguments and captured values are inputs instead.
-    """
+    """The places that code reads, with their values when it first runs. Arguments and captured values are inputs."""
 
     def __init__(self, budget: float = float("inf"), samples: bool = False, most: int = MOST) -> None:
-        # bytes that may be compared at each call; places; of arrays, a few of their numbers will do
+        # bytes that may be compared at each call; number of places; compare only samples of arrays
         self.budget, self.most, self.samples = budget, most, samples
         self.names: set[str] = set()
-        self.by_name: set[str] = set()  # whose code reads names that it computes: libraries', "" for the user's
-        # some code asks for attributes that need not be there; some matches classes, by attributes that these name
+        self.by_name: set[str] = set()  # owners of code that reads computed names: libraries, "" for the user
+        # whether code looks up attributes that may be missing; whether it has class patterns (`__match_args__`)
         self.asks = self.matches = False
-        self.library, self.ran = "", set[CodeType]()  # whose code runs
-        self.handed, self.modules = set[str](), list[ModuleType]()  # names of what it hands on, modules in things
+        self.library, self.ran = "", set[CodeType]()  # owner of the running code; all code that ran
+        self.handed, self.modules = set[str](), list[ModuleType]()  # names passed on as values; modules in objects
         self.places: dict[tuple[int, Any], Place] = {}
-        self.inputs, self.sized = set[int](), set[int]()  # of namespaces: those to which nothing may be added
-        # attributes of objects, classes and modules, of which the code names some
+        self.inputs, self.sized = set[int](), set[int]()  # ids of inputs; of namespaces that must not gain names
+        # namespaces of objects, classes and modules that code reads by name, each with its label and owner
         self.open: list[tuple[Mapping[str, Any], str, str]] = []
-        self.classes: dict[type, Mapping[str, Any]] = {}  # the same namespace whenever it is asked for
-        self.functions, self.idle = set[int](), set[int]()  # those known to run, and attributes of those that are not
+        self.classes: dict[type, Mapping[str, Any]] = {}  # keeps vars(cls), a new object each time, for its id
+        self.functions, self.idle = set[int](), set[int]()  # ids of functions that run; of `__dict__`s of idle ones
         self.named: dict[int, tuple[Held | Typed, str]] = {}  # functions and classes, by their ids
-        self.seen: dict[int, Any] = {}  # by id, alive
+        self.seen: dict[int, Any] = {}  # by id; keeps the object alive
         self.waiting: dict[CodeType, list[FunctionType]] = {}  # functions that have not run
-        self.meet: Callable[[Any], None] = lambda source: None  # is told of random generators
-        self.refused = ""  # why nobody can say whether what was read is the same
+        self.meet: Callable[[Any], None] = lambda source: None  # called with random generators
+        self.refused = ""  # why no check can show whether the places are unchanged
 
     def result(self) -> Freshness:
-        """Return what tells whether all of it is the same, and nothing came that the code would read."""
+        """Return the freshness check of all places, and of names whose appearance would matter."""
         self.note_handed()
         names = set(self.names)
         shapes = [shape(namespace, label, names, id(namespace) in self.sized, self.is_read_whole(owner))
@@ -136,25 +135,25 @@ class Reads:
         return Freshness(self.places.values(), shapes, names)
 
     def note_handed(self) -> None:
-        """Note all names of the modules that code may be handed which reads names that it computes."""
+        """Note all names of modules that are passed on as values, if code of their library reads computed names."""
         for module in (*handed_modules(self.places.values(), self.handed), *self.modules):
             if library_of(module.__name__) in self.by_name:
                 self.note(vars(module), vars(module).keys() - OF_ALL, module.__name__)
 
     def settle(self) -> None:
-        """Take caches as the run that has ended left them."""
+        """Note the entries of caches after the run; refuse if one was cleared."""
         for place in self.places.values():
             if isinstance(place.same, Cached) and not place.same.settle():
                 self.refused = f"it clears the cache of {place.label}"
 
     def reach(self, structure: Signature) -> None:
-        """Note what leads on from the arguments, and from what the function captured: classes and functions."""
+        """Note the classes, functions and static objects that the arguments and the function's captures lead to."""
         parts = (structure.function, *structure.args, *structure.kwargs.values())
         self.inputs.update(key for part in parts for key, node in part.seen.items() if not isinstance(node, Static))
         self.within([part.spec for part in parts])
 
     def within(self, specs: list[Any]) -> None:
-        """Note what leads on from parts of what was taken apart."""
+        """Note the classes, functions and static objects in flattened arguments."""
         for node, held in nodes_of(specs):
             if isinstance(node, Static) and (isinstance(node.value, type) or type(node.value) in _IMMUTABLE):
                 self.explore(node.value, "an argument")
@@ -162,11 +161,11 @@ class Reads:
                 made = node.prototype
                 self.follow(made if type(made) is FunctionType else type(made), "an argument")
                 self.attributes(held, "an argument", library_of(type(made).__module__), sized=False)
-            elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # what it has may change
+            elif isinstance(node, Static) and not isinstance(node.value, Iterator):  # its attributes may change
                 self.watch(node.value, "an argument")
 
     def enter(self, code: CodeType, scope: dict[str, Any], heard: bool = False) -> None:
-        """Note what a code object reads, which is about to run; of the names that it computes it may be `heard`."""
+        """Note the places that a code object reads, before it runs. If `heard`, it reports the names it computes."""
         self.ran.add(code)
         self.handed |= handed_names(code)
         if asks_for_modules(code):
@@ -190,14 +189,14 @@ class Reads:
             self.activate(fn)
 
     def place_builtin(self, name: str) -> None:
-        """Note what a builtin is. What `getattr` is asked for, the code tells that calls it."""
+        """Note a builtin. For `getattr` and `hasattr`, the calling code shows which names they read."""
         names = vars(builtins)
         if name not in ASKED or not is_reader(names.get(name)):
             return self.place(names, name, name)
         self.places.setdefault((id(names), name), Place(names, name, names[name], Plain(names[name]), name))
 
     def enter_modules(self, code: CodeType, scope: dict[str, Any], mentioned: frozenset[str]) -> None:
-        """Note what code reads of modules: those that it imports, and those that its names lead to."""
+        """Note the names that code reads from modules that it imports or that its names lead to."""
         for found in modules_of(scope, mentioned):
             self.explore(found, found.__name__)
             self.note(vars(found), mentioned & vars(found).keys(), found.__name__)
@@ -220,7 +219,7 @@ class Reads:
                 self.attributes(own, label, _NOBODY, sized=False)
 
     def mention(self, names: Iterable[str]) -> None:
-        """Take in names by which code reads attributes."""
+        """Add names by which code reads attributes, and note them in all open namespaces."""
         new = frozenset(names) - self.names
         self.names |= new
         for namespace, label, _ in self.open if new else ():
@@ -229,7 +228,7 @@ class Reads:
             self.note(held, new & held.named, label)
 
     def hear(self, module: str, name: str) -> None:
-        """Take in that the standard library's code runs."""
+        """Note the reads of a function of the standard library that runs."""
         if name in BY_NAME.get(module, ()):
             self.enter_by_name(self.library, False)
         names = NAMES.get(name, ()) if module in ("inspect", "typing") else ()
@@ -239,7 +238,7 @@ class Reads:
             self.place(SETTINGS, "logging", "the levels of loggers")
 
     def enter_by_name(self, library: str, modules: bool) -> None:
-        """Note all that is in what a library's code, or the user's, "", may read by a name that it computes."""
+        """Note all names that code of a library ("" for the user's) may read by computed names."""
         whose = {library, whose_modules(library)} if modules else {library}
         if not whose <= self.by_name:
             self.by_name |= whose
@@ -252,7 +251,7 @@ class Reads:
             self.place(namespace, name, f"{label}.{name}" if label else str(name))
 
     def place(self, namespace: Mapping[Any, Any], name: Any, label: str) -> None:
-        """Note what stands in a place, unless it is known."""
+        """Note a place with its current value, unless it is known."""
         key = (id(namespace), name)
         if key in self.places or self.refused:
             return
@@ -260,27 +259,27 @@ class Reads:
             self.refused = f"it reads more than {self.most} places besides its arguments"
             return
         value = original(namespace.get(name, Missing))
-        self.places[key] = Place(namespace, name, value, Plain(value), label)  # what it leads to may lead back
+        self.places[key] = Place(namespace, name, value, Plain(value), label)  # first: its content may lead back here
         if isinstance(value, ModuleType):
             self.follow(value, label)
         elif type(check := self.explore(value, label)) is not Plain:
             self.places[key] = Place(namespace, name, value, check, label)
 
     def watch(self, x: Any, label: str) -> None:
-        """Note what is in a thing that is known by identity."""
+        """Note the content of an object that is compared by identity."""
         if type(check := self.explore(x, label)) is not Plain:
             namespace = {label: x}
             self.places[id(namespace), label] = Place(namespace, label, x, check, label)
 
     def explore(self, x: Any, label: str) -> Check:
-        """Note what a thing leads to, and return what tells whether another is the same."""
+        """Note the places that an object leads to, and return its check."""
         kind = type(x)
         if issubclass(kind, PLAIN):
             if kind is str:
                 self.mention(names_in_format(x))
             elif id(x) not in self.seen and not is_foreign(kind.__module__):
                 self.seen[id(x)] = (x, Plain(x))
-                self.object(x, label)  # a member of an Enum, a kind of float
+                self.object(x, label)  # a member of an Enum, a subclass of float
             return Plain(x)
         if issubclass(kind, Traced):
             self.refused = self.refused or f"{label} holds a traced value"
@@ -301,7 +300,7 @@ class Reads:
         return check
 
     def content(self, x: Any, label: str) -> Check:
-        """Note what is in a thing that is seen for the first time."""
+        """Note the content of an object that is met for the first time, and return its check."""
         kind = type(x)
         if isinstance(x, np.ndarray):
             return self.array(x, label)
@@ -316,7 +315,7 @@ class Reads:
                 self.object(x, label)
             return Bytes(x)
         if is_reader(x):
-            self.enter_by_name(self.library, False)  # under a name of its own
+            self.enter_by_name(self.library, False)  # `getattr` under another name
         if kind is Tape:
             return Edits(x)
         if kind is ContextVar or kind is CellType:
@@ -331,12 +330,12 @@ class Reads:
                 self.note(Attributes(x), ["func", "args", "keywords"], label)
                 self.attributes(x.__dict__, label, self.library, sized=True)
             return Cached(x) if kind is CACHED else Plain(x)
-        if is_generator(x):  # what it draws is recorded, or found missing
+        if is_generator(x):  # its draws are recorded, or refused elsewhere
             self.meet(x)
             return Plain(x)
         if isinstance(x, Iterator):
             return Never()
-        if kind_of(x) is not None:  # a user's kind of container, with attributes
+        if kind_of(x) is not None:  # a user-defined subclass of a container, with attributes
             self.object(x, label)
             return container_check(self, x, label)
         if (why := is_opaque(x)):
@@ -346,9 +345,9 @@ class Reads:
         return Plain(x)
 
     def array(self, x: np.ndarray[Any, Any], label: str) -> Check:
-        """Return what compares the numbers of an array, or the objects in it."""
+        """Return the check of an array's numbers, or of the objects in it."""
         if type(x) is not np.ndarray:
-            self.object(x, label)  # a mask, say
+            self.object(x, label)  # for example the mask of a masked array
         if x.dtype.hasobject and x.dtype.names is None:
             return Objects(x, [self.explore(part, label) for part in x.flat])
         if self.samples and not x.dtype.hasobject:
@@ -356,7 +355,7 @@ class Reads:
         return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
 
     def is_too_much(self, size: int, label: str) -> bool:
-        """Return whether to compare so many bytes more would take too long."""
+        """Take `size` bytes from the budget; refuse and return True if it is exceeded."""
         self.budget -= size
         if self.budget < 0:
             self.refused = self.refused or (
@@ -365,7 +364,7 @@ class Reads:
         return self.budget < 0
 
     def follow(self, x: Any, label: str, runs: bool = False) -> None:
-        """Note what leads on from a function, a class or a module, which are known by identity."""
+        """Note the places that a function, class or module leads to; it is itself compared by identity."""
         if id(x) in self.seen and not runs:
             return
         self.seen[id(x)] = (x, Plain(x))
@@ -375,11 +374,11 @@ class Reads:
         elif type(x) is FunctionType:
             if (wrapped := x.__dict__.get("__wrapped__")) is not None:
                 self.explore(wrapped, label)
-            if is_foreign(x.__module__):  # what it calls may be the program's
+            if is_foreign(x.__module__):  # it may have captured functions of the program
                 for held in filter(is_of_program, map(original, captured_by(x).values())):
                     self.explore(held, label)
                 return
-            if runs:  # what a cache answers was computed by it, at another time
+            if runs:  # a cached result was computed by it earlier, unobserved
                 self.run_unheard(x)
             self.held_by(x)
             if code_of(x) in self.ran:
@@ -412,7 +411,7 @@ class Reads:
             self.place(SETTINGS, "decimal", "decimal's context")
 
     def derive(self, cls: type) -> None:
-        """Note what a class derives from, and what is registered with it."""
+        """Note a class's bases, and the registrations with abstract classes."""
         typed, order, label = Typed(cls), cls.__mro__, cls.__qualname__
         self.named[id(cls)] = typed, label
         self.note(typed, self.names & typed.named, label)
@@ -421,7 +420,7 @@ class Reads:
             self.place(SETTINGS, "abc", "which classes are registered with abstract ones")
 
     def held_by(self, fn: FunctionType) -> Held:
-        """Return what a function holds itself; what of it code mentions is noted."""
+        """Return a function's own namespace, with the names that code mentions noted."""
         if id(fn) not in self.named:
             held = Held(fn)
             self.named[id(fn)] = held, fn.__qualname__
@@ -431,7 +430,7 @@ class Reads:
         return self.named[id(fn)][0]  # type: ignore[return-value]
 
     def run_unheard(self, fn: FunctionType) -> None:
-        """Note what a function reads, and those that it names, as if they ran now; no names that libraries compute."""
+        """Note the reads of a function that runs unobserved, and of those it names; computed names of the user only."""
         stack = [fn]
         while stack:
             fn = stack.pop()
@@ -442,7 +441,7 @@ class Reads:
                 stack += [held for held in found if type(held) is FunctionType]
 
     def activate(self, fn: FunctionType) -> None:
-        """Note what a function that runs holds itself: its code, its defaults, its variables."""
+        """Note the code, defaults and captured variables of a function that runs."""
         if id(fn) in self.functions:
             return
         self.functions.add(id(fn))
@@ -456,13 +455,13 @@ class Reads:
         self.idle.discard(id(fn.__dict__))
 
     def is_read_whole(self, owner: str) -> bool:
-        """Return whether there is code that may read any name of what is a library's, or the user's, "". A library
-        reads so what is its own.
+        """Return whether some code may read any name in a namespace of this owner (a library, "" for the user): the
+        user's code in all namespaces, a library's in its own and the user's.
         """
         return owner != _NOBODY and ("" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner))
 
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
-        """Note those attributes that code names, those that it will name too; and, if `sized`, that none comes."""
+        """Note the attributes that code names, now or later; if `sized`, check too that none is added."""
         self.open.append((namespace, label, owner))
         whole = self.is_read_whole(owner)
         self.note(namespace, namespace.keys() - OF_ALL if whole else self.names & namespace.keys(), label)
@@ -470,7 +469,7 @@ class Reads:
             self.sized.add(id(namespace))
 
     def object(self, x: Any, label: str) -> None:
-        """Note what an object has: the attributes that code names, of its own and of its class."""
+        """Note an object's class and the attributes that code names, its own and the class's."""
         cls = class_of(x)
         module = str(cls.__module__).partition(".")[0]
         if isinstance(x, BaseException):
@@ -479,7 +478,7 @@ class Reads:
         if module == "tapegrad":
             if (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)
-            if type(x) is Structure:  # what a solver calls is built of it, of numbers that are inputs
+            if type(x) is Structure:  # the callback of a solver is rebuilt from it, with numbers that are inputs
                 self.inputs.update(id(node.prototype) for node in x.seen.values() if isinstance(node, Record))
                 self.within([x.spec])
             return
@@ -491,7 +490,7 @@ class Reads:
         if isinstance(x, threading.local):
             self.attributes(Local(x), label, library_of(cls.__module__), sized=True)
         elif type(own) is dict:
-            # their own code reads it: `==` of a SimpleNamespace, say
+            # their own C code reads all attributes: `==` of a SimpleNamespace, for example
             self.note(own, list(own) if is_module(x) or is_foreign(module) else (), label)
             self.attributes(own, label, library_of(cls.__module__), sized=True)
         if isinstance(x, Enum):

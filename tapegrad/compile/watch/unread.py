@@ -1,8 +1,8 @@
-"""unread: what the world answers, a clock or a uuid, and code puts into an attribute that nothing reads.
+"""unread: values of a clock or uuid that code stores in an attribute which nothing reads.
 
-`self.started = time()` steers nothing where no code that ran loads an attribute of that name, by no name that it
-computes either, and where the object was made in the run and is gone when that ends: no result, nothing that is kept,
-and no object of the caller's has it.
+`self.started = time()` has no effect if no code that ran loads an attribute of that name, nor of a computed name, and
+if the object was made in the run and is freed when it ends: then neither the result, nor anything kept, nor an object
+of the caller refers to it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from tapegrad.tree.copies import running
 ANSWERS = frozenset([
     "uuid.uuid1", "uuid.uuid4", "datetime.now", "datetime.utcnow",
     *(f"time.{clock}{unit}" for unit in ("", "_ns") for clock in ("time", "monotonic", "perf_counter"))])
-# by one of these an attribute is read that no instruction names
+# names by which code reads attributes that no instruction names
 _WHOLE = frozenset(["__dict__", "vars", "attrgetter", "methodcaller", "__getattribute__", "__reduce_ex__", "__reduce__",
                     "__getstate__", "__slots__", "dir", "eval", "exec", "format", "format_map"])
 _LOADING = frozenset(dis.opname[opcode] for opcode in dis.hasname) - {"STORE_ATTR"}
 _IN_C = (WrapperDescriptorType, MethodDescriptorType)
-_METHODS = os.path.join(os.path.dirname(np.__file__), "_core", "fromnumeric.py")  # names NumPy's own methods alone
+_METHODS = os.path.join(os.path.dirname(np.__file__), "_core", "fromnumeric.py")  # computes names of NumPy's methods
 
 
 class Unread(NamedTuple):
-    """An attribute, a weak reference to the object that has it, and what was asked where, if it is read after all."""
+    """An attribute's name, a weak reference to its object, and, for the refusal if it is read after all, the function
+    called and the user's line.
+    """
 
     name: str
     owner: Any
@@ -42,7 +44,8 @@ class Unread(NamedTuple):
     where: Location
 
     def is_read(self, ran: Iterable[CodeType], told: set[str]) -> bool:
-        """Return whether code that ran may read it, besides by the names it `told`, or something leads to the object.
+        """Return whether code that ran may have read the attribute, directly or by the computed names it `told`, or the
+        object still exists.
         """
         return self.owner() is not None or self.name in told or any(_may_load(self.name, code) for code in ran)
 
@@ -55,20 +58,20 @@ def _may_load(name: str, code: CodeType) -> bool:
 
 
 def stored(asked: str, code: CodeType | None, frame: FrameType | None) -> Unread | None:
-    """Return the attribute to which the result of the call in progress in a frame goes, and to nothing else; None where
-    it goes elsewhere. The call is one of a function in C, or of this code.
+    """Return the attribute that is the only destination of the result of a frame's current call, None if the result
+    goes elsewhere. The call is that of a C function if `code` is None, else of this code.
     """
     if asked not in ANSWERS or frame is None:
         return None
     steps = [step for step in dis.get_instructions(frame.f_code) if step.opname not in PASSED]
-    at = sum(step.offset <= frame.f_lasti for step in steps) - 1  # its caches belong to the call
+    at = sum(step.offset <= frame.f_lasti for step in steps) - 1  # f_lasti may point to a cache of the call
     if [step.opname for step in steps[at + 1:at + 3]] != ["LOAD_FAST", "STORE_ATTR"] or not (
             steps[at].opname.startswith("CALL") if code is None else _called(steps[:at + 1], frame) is code):
         return None
     variable, name = steps[at + 1].argval, steps[at + 2].argval
     if any(step.opname == "DELETE_FAST" or (step.opname == "STORE_FAST" and step.argval == variable)
            for step in steps[at + 3:]):
-        return None  # to look at a frame's variables keeps them until it ends
+        return None  # reading f_locals below would keep the object alive until the frame ends
     owner = frame.f_locals.get(variable)
     shown = user_frame(frame)
     where = Location(shown.f_code.co_filename, shown.f_lineno, shown.f_code.co_name)
@@ -76,7 +79,7 @@ def stored(asked: str, code: CodeType | None, frame: FrameType | None) -> Unread
 
 
 def _called(steps: list[dis.Instruction], frame: FrameType) -> CodeType | None:
-    """Return the code of the function that the last of some instructions calls without arguments, by its name."""
+    """Return the code of the function that the last instruction calls by name without arguments, None if unknown."""
     *before, call = steps
     names: list[str] = []
     while before and before[-1].opname in ("LOAD_ATTR", "LOAD_METHOD"):
@@ -90,8 +93,8 @@ def _called(steps: list[dis.Instruction], frame: FrameType) -> CodeType | None:
 
 
 def _is_plain(x: Any, name: str) -> bool:
-    """Return whether to store an attribute in an object puts it where code that loads it by its name alone finds it:
-    not where methods in C, or in NumPy, look.
+    """Return whether only code that loads the attribute by name can read it from the object: no C method of its class,
+    no descriptor, no NumPy attribute of that name.
     """
     kind: Any = type(x)
     found = [part for base in kind.__mro__[:-1] for part in vars(base).values()]
@@ -102,6 +105,6 @@ def _is_plain(x: Any, name: str) -> bool:
 
 
 def _is_copy(x: Any) -> bool:
-    """Return whether a trace has made an object of one of the caller's, which is given what the copy has."""
+    """Return whether an object is a trace's copy of one of the caller's, to which its attributes are written back."""
     return any(x is new for tracer in running.open if tracer.rerouting is not None
                for new, _ in tracer.rerouting.pairs)

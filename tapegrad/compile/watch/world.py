@@ -1,8 +1,7 @@
-"""world: calls and objects that answer by what is outside the program: clocks, files, the environment,
-generators that nobody recorded.
+"""world: functions and objects that depend on external state: clocks, files, the environment, unrecorded generators.
 
-What they answer is no input, and nothing tells whether it will be the same. A path on which one of them
-was asked is not compiled.
+Their results are no inputs, and no check shows whether they would be the same again. A path that uses one is not
+compiled.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-INERT = ("logging", "re", "warnings", "tapegrad")  # whose objects lead to much, and to no number
+INERT = ("logging", "re", "warnings", "tapegrad")  # modules whose objects hold many references, but no numbers
 GETTERS = (operator.attrgetter, operator.methodcaller)
 READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
 SILENT: dict[type, str] = {
@@ -46,8 +45,8 @@ SILENT: dict[type, str] = {
     memoryview: "memory of another object's", np.random.BitGenerator: "what random generators draw from",
     GeneratorType: "a generator that goes on",
 }
-"""What an object is whose answers may change without a trace, and that may be asked unheard;
-those of its subclasses too.
+"""Descriptions of objects whose content may change unnoticed and can be read without an observable call, by class
+(subclasses included).
 """
 
 OBJECTS: dict[type, str] = {
@@ -57,12 +56,12 @@ OBJECTS: dict[type, str] = {
     socket.socket: "a socket",
     random.Random: "a random generator of the standard library", type(os.environ): "the environment",
 }
-"""Those too that answer where a function of theirs is called, and that is heard."""
+"""Also those read by calls of their methods only, which the observer sees."""
 
 QUIET = frozenset(["linecache", "tokenize", "importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings",
                    "logging", "traceback", "inspect", "threading", "codecs", "zipimport", "pkgutil", "abc",
                    "contextlib", "networkx", "optree", "rich", "tapegrad", "jax"])
-"""Modules whose code calls in C for their own sake."""
+"""Modules whose own calls of C functions do not affect the program's results."""
 
 CODE: dict[str, frozenset[str] | None] = {
     "random": None, "uuid": None, "tempfile": None,
@@ -76,16 +75,16 @@ CODE: dict[str, frozenset[str] | None] = {
                           "itervaluerefs", "keyrefs",
                           "__getitem__", "__contains__", "__iter__", "__len__", "__call__"]),
 }
-"""Functions of the standard library's Python code that read the world, by their module; None for all of them."""
+"""Python functions of the standard library that read external state, by module; None stands for all."""
 
 OWN = frozenset(["threading", "calendar", "locale", "inspect", "_weakrefset"])
-"""Modules of these that other modules of the standard library ask for their own sake."""
+"""Those modules that the standard library also calls internally, without effect on the program's results."""
 
 BY_NAME: dict[str, frozenset[str]] = {
     "dataclasses": frozenset(["astuple", "asdict", "replace"]),
     "inspect": frozenset(["getmembers", "getattr_static", "getmembers_static"]),
 }
-"""Functions that read attributes which nobody names."""
+"""Functions that read attributes by computed names."""
 
 _SIGNATURE = ("__signature__", "__wrapped__", "__code__", "__defaults__", "__kwdefaults__", "__annotations__")
 
@@ -94,7 +93,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "get_annotations": ("__annotations__",), "get_type_hints": ("__annotations__",), "unwrap": ("__wrapped__",),
     "getdoc": ("__doc__",),
 }
-"""Attributes that functions of `inspect` and `typing` read."""
+"""Attributes read by functions of `inspect` and `typing`."""
 
 _SEEN = frozenset(["builtins", "thread", "array", "re", "sre", "datetime", "decimal", "fractions", "struct", "operator",
                    "functools", "itertools",
@@ -102,13 +101,11 @@ _SEEN = frozenset(["builtins", "thread", "array", "re", "sre", "datetime", "deci
                    "warnings", "io", "socket",
                    "queue", "mmap", "contextvars", "random", "ast", "opcode", "codecs", "frozen_importlib",
                    "frozen_importlib_external", "importlib"])
-"""Modules of the standard library, written in C, whose objects never change, are looked into, or are
-heard when they are asked.
-"""
+"""C modules of the standard library whose objects are immutable, compared by content, or read by observed calls."""
 
 
 def is_opaque(x: Any) -> str:
-    """Return what an object of the standard library's is that keeps to itself what may change, "" for others."""
+    """Return the description of a standard-library object with hidden mutable state, "" for others."""
     cls = type(x)
     module = str(cls.__module__).partition(".")[0]
     if module.lstrip("_") in _SEEN or module not in sys.stdlib_module_names or hasattr(x, "__dict__"):
@@ -119,7 +116,7 @@ def is_opaque(x: Any) -> str:
 
 
 def is_reader(x: Any) -> bool:
-    """Return whether what is written in C reads attributes by names that it is given, or all of them."""
+    """Return whether a C function or method reads attributes by computed names, or all attributes."""
     if type(x) is BuiltinFunctionType and (x in READERS or (x.__name__ in _FORMATS and isinstance(x.__self__, str))):
         return True
     return isinstance(x, GETTERS) or (isinstance(x, _IN_C) and x.__name__ in _READING)
@@ -131,19 +128,17 @@ _IN_C = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDe
 
 
 def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
-    """Return what an object is that answers by the world, "" for others."""
+    """Return the description of an object that depends on external state, "" for others."""
     return next((table[cls] for cls in type(x).__mro__ if cls in table), "")
 
 
 def heard_in_python(module: str, name: str) -> str:
-    """Return the name of a function of the standard library that reads the world, "" for others."""
+    """Return the full name of a standard-library function that reads external state, "" for others."""
     return f"{module}.{name}" if _is_listed(CODE, module, name) else ""
 
 
 def asked_environment(code: CodeType, frame: FrameType) -> tuple[dict[Any, Any], Any, str] | None:
-    """Return where the environment keeps a variable that is asked for, under which name, and what that is to the
-    program; None for other calls.
-    """
+    """Return (dict, key, label) of the variable that a call of `os.environ.__getitem__` reads, None for other calls."""
     if code is not _ENVIRONMENT:
         return None
     asked, key = frame.f_locals["self"], frame.f_locals["key"]

@@ -1,4 +1,4 @@
-"""wrappers: what is in a wrapper of something, which nobody else can be asked for."""
+"""wrappers: the contents of wrappers: partials, properties, bound C methods, caches, functions compiled by numba."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ from tapegrad.tree.flatten import Structure
 from tapegrad.tree.nodes import Instance, Static
 from tapegrad.tree.ways import owner_of
 
-# the class of what a bounded cache's dict leads to: links, of which only the collector is told
+# the class of a bounded cache's links, whose references only the garbage collector shows
 _LINK = "_lru_list_elem"
 _WRAPPERS = (property, staticmethod, classmethod, functools.cached_property)
 
 
-# what numba's functions draw by, print by, and call Python by
+# names by which functions for numba draw random numbers, print, and call Python
 _LOUD = frozenset(["random", "print", "objmode"])
-_BY_ADDRESS: type = type(ctypes.pythonapi.Py_IncRef).__mro__[1]  # the class of C functions that are called by it
+_BY_ADDRESS: type = type(ctypes.pythonapi.Py_IncRef).__mro__[1]  # the base class of ctypes' functions
 
 
 def unheard(x: Any) -> Any:
-    """Return the Python function whose result a cache keeps, or which numba compiles: nobody hears it. None of
+    """Return the Python function that a cache wraps or numba compiles, which the observer may not see run; None for
     others.
     """
     return x.__wrapped__ if type(x) is CACHED else given_function(x) if is_compiled(type(x)) else None
 
 
 def loud(x: Any) -> str:
-    """Return what a function is that numba compiles, where it may draw, print or call what is not compiled, "" for
-    others.
+    """Return the reason to refuse a function compiled by numba that may draw, print or call other code, "" for others.
     """
     stack, seen = [given_function(x)] if is_compiled(type(x)) else [], set[int]()
     while stack:
@@ -55,14 +54,14 @@ def loud(x: Any) -> str:
 
 
 def attributes_held(node: Any) -> dict[str, Any]:
-    """Return the attributes of an object among the arguments that are known by identity."""
+    """Return the static attributes of an object among the arguments, which are compared by identity."""
     return {name: part.value for name, part in zip(node.names, node.children)
             if isinstance(part, Static) and not isinstance(part.value, Iterator)} if type(node) is Instance else {}
 
 
 def nodes_of(specs: list[Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the parts of what was taken apart, each once, with those attributes that are known by identity: they are
-    read where code names them, and are not among the parts.
+    """Yield the nodes of flattened arguments, each once, with its static attributes. These are noted where code names
+    them, and not yielded as nodes.
     """
     stack, seen = list(specs), set[int]()
     while stack:
@@ -75,8 +74,8 @@ def nodes_of(specs: list[Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def parts_in(x: Any) -> dict[str, Any]:
-    """Return what is in a wrapper of something: a bound method of C's, `F = d.get`, a view of a dict, a partial, a
-    property, what a cache keeps.
+    """Return the labelled contents of a wrapper: a bound C method (`F = d.get`), a view of a dict, a partial, a
+    property, a cache.
     """
     if isinstance(x, functools.partial):
         return {"func": x.func, "args": x.args, "keywords": x.keywords}
@@ -91,9 +90,7 @@ def parts_in(x: Any) -> dict[str, Any]:
 
 
 def kept_in(fn: Any) -> dict[int, tuple[Any, Any]] | None:
-    """Return the keys that a function's cache made of calls' arguments, by their ids, each with the result that is
-    kept; None where nobody can tell.
-    """
+    """Return {id(key): (key, result)} of the entries in a function's `lru_cache`, None if they cannot be found."""
     held = gc.get_referents(fn)
     at = next((at for at, part in enumerate(held) if type(part) is dict and part is not fn.__dict__), 0)
     cache: Any = held[at]
@@ -105,6 +102,7 @@ def kept_in(fn: Any) -> dict[int, tuple[Any, Any]] | None:
 
 
 def is_of_program(held: Any) -> bool:
-    """True for what a function of a library may hold of the program's, False for what is its own."""
+    """Return whether an object that a library function captured may belong to the program rather than to the library.
+    """
     return type(held) in (FunctionType, MethodType, functools.partial, Structure) or not is_foreign(
         type(held).__module__)
