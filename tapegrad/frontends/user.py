@@ -35,9 +35,9 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     `fn` returns the cotangent to continue with, of the same shape, or None to leave it as it is. In a batch it is
     called for each member, in a gradient of a gradient by the innermost sweep. An array is returned as a copy. Outside
     of traces `fn` is not called. Forward mode has no cotangents and refuses a hook. If `fn` may print or draw random
-    numbers, the path is not compiled. A trace sees a copy of a list that the program captured, and a hook that appends to
-    it raises MutationError: append to a global or to an attribute of a function instead. Raises ArgumentError if `x` is
-    neither a number nor an array.
+    numbers, the path is not compiled. A trace sees a copy of a list that the program captured, and a hook that appends
+    to it raises MutationError: append to a global or to an attribute of a function instead. Raises ArgumentError if `x`
+    is neither a number nor an array.
 
     >>> import tapegrad as tg
     >>> tg.gradient(lambda x: tg.hook(lambda dx: -dx, x) * x, 3.0)

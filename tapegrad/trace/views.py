@@ -384,7 +384,7 @@ def _shares(a: Any, b: Any) -> bool:
 
 
 def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
-    """Refuse copy.deepcopy of two arguments that are one array or object: Python makes one copy, a tape would make two."""
+    """Refuse copy.deepcopy of two arguments that are one array or object: Python makes one copy, a tape two."""
     identity.check_copied_once(memo)
     if not isinstance(plain(x._val), np.ndarray):
         return
