@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from tapegrad.compile.numpy.call_source import (
     ufunc_of,
 )
 from tapegrad.compile.numpy.ownership import Ownership
-from tapegrad.compile.source_names import Names, Spelled
+from tapegrad.compile.source_names import Names, Spelled, Texts
 from tapegrad.errors import Location
 from tapegrad.optimise.result_memory import packs_of
 from tapegrad.replay.facts import FACTS
@@ -85,7 +84,7 @@ write a tape as this one does.
 """
 
 
-class Writer:
+class Writer(Texts):
     """Writes one tape, operation by operation."""
 
     def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = ()) -> None:
@@ -116,24 +115,10 @@ class Writer:
 
     # -- names and texts
 
-    def text(self, value: Any) -> str:
-        """Write what stands among a call's arguments."""
-        if isinstance(value, Operation):
-            return self.expr[value]
-        if value is None or type(value) in (bool, int, str) or value is Ellipsis:
-            return repr(value)
-        if type(value) is float:
-            return repr(value) if math.isfinite(value) else self.names.bind(value,
-                                                                            "inf" if math.isinf(value) else "nan")
-        if type(value) is tuple:
-            return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
-        if type(value) is list:
-            return f"[{', '.join(map(self.text, value))}]"
-        if type(value) is slice:
-            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
-        if isinstance(value, np.dtype) and value == np.dtype(value.type):
-            value = value.type
-        return self.names.bind(value)
+    def other(self, x: Any) -> str:
+        if isinstance(x, Operation):
+            return self.expr[x]
+        return self.names.bind(x.type if isinstance(x, np.dtype) and x == np.dtype(x.type) else x)
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below the user's line that it comes from."""
@@ -143,11 +128,6 @@ class Writer:
             self.shared.wheres[line] = where
             self.body.append(line)
         self.body.append(text)
-
-    def operand(self, arg: Any) -> str:
-        """Return the text of an argument beside an operator."""
-        text = self.text(arg)
-        return f"({text})" if text.startswith("-") else text
 
     def named(self, op: Call, text: str) -> None:
         """Give a value a name."""
