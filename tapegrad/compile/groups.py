@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tapegrad import ops
-from tapegrad.ops.loop import is_loop
+from tapegrad.ops.loop import is_loop, put
+from tapegrad.ops.structure import put_results
 from tapegrad.optimise.dce import dce
 from tapegrad.rules.op import Op
 from tapegrad.tape.spec import absent, same_type, spec_of
@@ -33,10 +34,6 @@ class Batch:
         self.calls = [op for op in tape.ops if isinstance(op, Call) and op.fn is not ops.pack]
         names = [op.fn.__name__ for op in self.calls]
         self.__name__ = f"batch({', '.join(names[:SHOWN] + ['...'] * (len(names) > SHOWN))})"
-
-    def __call__(self, *values: Any) -> Any:
-        """Play the subtape."""
-        return self.tape.play(*values)
 
 
 class Joined:
@@ -136,13 +133,6 @@ def calls_of(op: Operation) -> int:
     return sum(map(calls_of, fn.calls)) if isinstance(fn, Batch) else int(type(fn) is Op and not fn.memory.moved)
 
 
-class Group(NamedTuple):
-    """A key of calls that may be computed together: they have one shape, and no other call must come between them."""
-
-    level: int
-    shape: Any
-
-
 class Members(NamedTuple):
     """The calls that may be in groups: `shapes` maps them to their loop's shape, `together` tells whether a call may
     use another's value inside a group, `alone` whether it may be a group by itself.
@@ -151,6 +141,10 @@ class Members(NamedTuple):
     shapes: dict[Operation, Any]
     together: Callable[[Operation, Operation], bool]
     alone: Callable[[Operation], bool]
+
+
+Group = tuple[int, Any]
+"""What may be computed together: calls on one level and of one shape, which no other call stands between."""
 
 
 def grouped_by(tape: Tape, members: Members) -> Tape:
@@ -168,7 +162,7 @@ def grouped_by(tape: Tape, members: Members) -> Tape:
     groups: dict[Group, list[Operation]] = defaultdict(list)
     for op in tape.ops:
         if op in shapes:
-            groups[Group(levels[op], shapes[op])].append(op)
+            groups[levels[op], shapes[op]].append(op)
     return _regroup(tape, levels, {key: calls for key, calls in groups.items()
                                    if len(calls) > 1 or members.alone(calls[0])})
 
@@ -242,7 +236,7 @@ def _regroup(tape: Tape, levels: dict[Operation, int], groups: dict[Group, list[
     by_level: dict[int, list[Group]] = defaultdict(list)
     rest: dict[int, list[Operation]] = defaultdict(list)
     for key in groups:
-        by_level[key.level].append(key)
+        by_level[key[0]].append(key)
     for op in tape.ops:
         if op not in inside:
             rest[levels[op]].append(op)
@@ -276,12 +270,9 @@ def _subtape(calls: list[Operation], given: list[Operation], results: list[Opera
     for arg in given:
         at[arg] = tape.push(Input(absent(arg.spec), f"x{len(at)}"))
     for op in calls:
-        args = tuple(at[arg] if isinstance(arg, Operation) else arg for arg in op.args)
-        at[op] = tape.push(Call(op.fn, args, op.kwargs, absent(op.spec)).at(op))
+        put(tape, op, at).val = absent(op.spec)
     if len(results) == 1:
         tape.result = at[results[0]]
     else:
-        parts = tuple(at[op] for op in results)
-        into = flatten(tuple([0] * len(parts)), "", [], [])
-        tape.result = tape.push(Call(ops.pack, parts, {"into": into}, tuple([part.val for part in parts])))
+        put_results(tape, [at[op] for op in results])
     return tape

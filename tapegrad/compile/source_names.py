@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -61,3 +62,33 @@ class Names:
             name = self.fresh(hint or label)
             self._of[key], self.objects[name] = name, value
         return self._of[key]
+
+
+class Texts:
+    """Writes what stands among a call's arguments."""
+
+    names: Names
+
+    def text(self, x: Any) -> str:
+        """Write an argument."""
+        kind = type(x)
+        if x is None or x is Ellipsis or kind in (bool, int, str):
+            return "..." if x is Ellipsis else repr(x)
+        if kind is float:
+            return repr(x) if math.isfinite(x) else self.names.bind(x, "inf" if math.isinf(x) else "nan")
+        if kind is tuple:
+            return f"({', '.join(map(self.text, x))}{',' if len(x) == 1 else ''})"
+        if kind is list:
+            return f"[{', '.join(map(self.text, x))}]"
+        if kind is slice:
+            return f"slice({self.text(x.start)}, {self.text(x.stop)}, {self.text(x.step)})"
+        return self.other(x)
+
+    def other(self, x: Any) -> str:
+        """Write the value of an operation, or another thing."""
+        raise NotImplementedError
+
+    def operand(self, x: Any) -> str:
+        """Write an argument beside an operator."""
+        text = self.text(x)
+        return f"({text})" if text.startswith("-") else text

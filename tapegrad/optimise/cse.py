@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.tensors import is_tensor
+from tapegrad.numbers.view_path import Step
 from tapegrad.ops import add, multiply
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
@@ -68,8 +71,10 @@ def _key(op: Operation, same: list[Operation]) -> Any:
     return ("constant", number(op.val, same)) if kind is Constant else None
 
 
-def number(x: Any, same: list[Operation]) -> Any:
-    """Return a key for an argument, equal only for arguments that are equal to the last bit."""
+def number(x: Any, same: Sequence[Operation] = ()) -> Any:
+    """Return a key for an argument, equal only for arguments that are equal to the last bit; an object of an unknown
+    type equals only itself.
+    """
     if isinstance(x, Operation):
         return same[x.id]
     kind = type(x)
@@ -77,6 +82,8 @@ def number(x: Any, same: list[Operation]) -> Any:
         return (kind, x) if x and x == x else (kind, struct.pack("d", x))  # 0.0 == -0.0, nan != nan
     if kind in _PLAIN:
         return (kind, x)
+    if kind is complex:
+        return (kind, repr(x))
     if kind is slice:
         return (kind, number(x.start, same), number(x.stop, same), number(x.step, same))
     if kind is tuple or kind is list:
@@ -85,7 +92,9 @@ def number(x: Any, same: list[Operation]) -> Any:
         if x.nbytes <= SMALL and x.dtype != object:
             return (kind, str(x.dtype), x.shape, getattr(x, "strides", ()), x.tobytes())
         return ("id", id(x))
-    if isinstance(x, (np.dtype, type)):
+    if kind is Step:
+        return (kind, id(x.op), number(x.args, same), number(tuple(sorted(x.kwargs.items())), same))
+    if isinstance(x, (np.dtype, type)) or (kind.__module__ == "torch" and not is_tensor(x)):  # dtypes, devices
         return ("type", str(x))
     return ("id", id(x))  # not reused: the tape keeps the object alive
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.numbers.tensors import is_tensor
-from tapegrad.numbers.view_path import Step
+from tapegrad.optimise.cse import number
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape
 
 # operations from the middle of a tape: enough to detect a loop that fills most of it, in a fraction of the memory
@@ -67,17 +66,12 @@ def _best_found(tokens: Any, least: int, saved: int) -> Segment | None:
     length = len(tokens)
     for size in [size for size in (SAMPLE, length // 3) if SAMPLE <= size <= length // 3] + [length]:
         start = (length - size) // 2
-        found = _best(tokens, tokens[start:start + size], least, saved)
-        best = max((segment for segment in (best, found) if segment is not None), key=_worth, default=None)
+        found = [segment for period in _periods(tokens[start:start + size], least)
+                 for segment in _runs(tokens, period, least, saved)]
+        best = max(found if best is None else [best, *found], key=_worth, default=None)
         if best is not None and 10 * best.period * best.pieces >= 9 * length:
             break
     return best
-
-
-def _best(tokens: Any, sample: Any, least: int, saved: int) -> Segment | None:
-    """Return the best segment whose period is found in a sample, None if there is none."""
-    return max((segment for period in _periods(sample, least) for segment in _runs(tokens, period, least, saved)),
-               key=_worth, default=None)
 
 
 def _worth(segment: Segment) -> tuple[int, int]:
@@ -116,28 +110,9 @@ def _token(op: Operation) -> Any:
     kinds = tuple([Operation if isinstance(arg, Operation) else type(arg) for arg in op.args])
     if type(op) is Call:
         fn = op.fn
-        kwargs = tuple(sorted((name, key_of(value)) for name, value in op.kwargs.items())) if op.kwargs else ()
+        kwargs = tuple(sorted((name, number(value)) for name, value in op.kwargs.items())) if op.kwargs else ()
         # the position within the code may differ: Python specialises a loop as it runs
         return (id(fn), id(op.code), kinds, kwargs, op.spec)
     if type(op) is Guard:
-        return ("guard", op.fact, key_of(op.expected), id(op.code))
+        return ("guard", op.fact, number(op.expected), id(op.code))
     return ("constant", op.spec) if type(op) is Constant else ("alone", op.id)
-
-
-def key_of(x: Any) -> Any:
-    """Return a key that is equal only for equal constants; objects of other types equal only themselves."""
-    kind = type(x)
-    if kind in (int, bool, str, type(None), type(Ellipsis)) or isinstance(x, (float, complex, np.generic)):
-        return (kind.__name__, repr(x))
-    if kind is slice:
-        return ("slice", key_of(x.start), key_of(x.stop), key_of(x.step))
-    if isinstance(x, Step):
-        return ("step", id(x.op), key_of(x.args), key_of(tuple(sorted(x.kwargs.items()))))
-    if kind is tuple or kind is list:
-        return (kind.__name__, *map(key_of, x))
-    # dtypes, devices; a tensor equals only itself
-    if isinstance(x, (np.dtype, type)) or type(x).__module__ == "torch":
-        return ("type", str(x)) if not is_tensor(x) else ("id", str(id(x)))
-    if kind is np.ndarray and x.nbytes <= 4096 and x.dtype != object:
-        return ("array", x.shape, str(x.dtype), x.tobytes())
-    return ("id", str(id(x)))

@@ -12,7 +12,8 @@ import numpy as np
 from tapegrad.ops import getfield, pack
 from tapegrad.ops.loop import Loop, given_label, step_label
 from tapegrad.ops.structure import put_results
-from tapegrad.optimise.repeat_detection import Segment, key_of
+from tapegrad.optimise.cse import number
+from tapegrad.optimise.repeat_detection import Segment
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, copy_op
 from tapegrad.transforms.walk import Walk
@@ -130,8 +131,8 @@ class SegmentLoop:
         if type(ops[0]) is Constant:
             if type(ops[0].val) in STEPS:
                 return [self._step(tuple(op.val for op in ops))]
-            key = key_of(ops[0].val)
-            if any(key_of(op.val) != key for op in ops):
+            key = number(ops[0].val)
+            if any(number(op.val) != key for op in ops):
                 return [Listed(tuple(ops))]
             self.same.add(j)
             return []
@@ -143,8 +144,8 @@ class SegmentLoop:
     def _argument(self, j: int, args: Sequence[Any]) -> Any:
         first = args[0]
         if not isinstance(first, Operation):
-            key = key_of(first)
-            if all(key_of(arg) == key for arg in args):
+            key = number(first)
+            if all(number(arg) == key for arg in args):
                 return _Same(first)
             if type(first) not in STEPS:
                 raise Unlike
@@ -165,7 +166,7 @@ class SegmentLoop:
 
     def _step(self, values: tuple[Any, ...]) -> _Step:
         """Return the step that has these values, a new one if there is none."""
-        key = (int, values) if all(type(value) is int for value in values) else tuple(map(key_of, values))
+        key = (int, values) if all(type(value) is int for value in values) else tuple(map(number, values))
         self.steps.setdefault(key, values)
         return _Step(list(self.steps).index(key))
 
@@ -217,12 +218,12 @@ class SegmentLoop:
         call = walk.new.push(Call(loop, args, None, (*(op.val for op in lasts), *vals)).at(self.op(0, 0)))
         places = {(op.id - 1 - self.start) % self.period for op in self.singles}
         singles = self.singles.union(op for op, use in zip(lasts, self.carried) if use.j in places)
-        for number, op in enumerate(lasts):
-            made = walk.new.push(Call(getfield, (call, number), None, op.val).at(op))
+        for k, op in enumerate(lasts):
+            made = walk.new.push(Call(getfield, (call, k), None, op.val).at(op))
             if walk.at[op.id] is None and op not in singles:  # collections include the last run
                 walk.at[op.id] = made
-        for number, (place, val) in enumerate(zip(collected, vals), len(lasts)):
-            self.collections[place] = walk.new.push(Call(getfield, (call, number), None, val).at(self.op(0, place[0])))
+        for k, (place, val) in enumerate(zip(collected, vals), len(lasts)):
+            self.collections[place] = walk.new.push(Call(getfield, (call, k), None, val).at(self.op(0, place[0])))
         for op in sorted(singles, key=lambda op: op.id):
             if walk.at[op.id] is None:
                 k, j = divmod(op.id - 1 - self.start, self.period)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from tapegrad.compile.numpy.call_source import (
     ufunc_of,
 )
 from tapegrad.compile.numpy.ownership import Ownership
-from tapegrad.compile.source_names import Names, Spelled
+from tapegrad.compile.source_names import Names, Spelled, Texts
 from tapegrad.errors import Location
 from tapegrad.optimise.result_memory import packs_of
 from tapegrad.replay.facts import FACTS
@@ -84,7 +83,7 @@ SUBTAPES: dict[type, Callable[[Writer, Call], None]] = {}
 """Writers of the calls of ops with a subtape, by the op's type; other modules register theirs."""
 
 
-class Writer:
+class Writer(Texts):
     """Writes one tape, operation by operation."""
 
     def __init__(self, tape: Tape, shared: Shared, owned: Collection[Operation] = ()) -> None:
@@ -116,24 +115,10 @@ class Writer:
 
     # -- names and texts
 
-    def text(self, value: Any) -> str:
-        """Write an argument of a call."""
-        if isinstance(value, Operation):
-            return self.expr[value]
-        if value is None or type(value) in (bool, int, str) or value is Ellipsis:
-            return repr(value)
-        if type(value) is float:
-            return repr(value) if math.isfinite(value) else self.names.bind(value,
-                                                                            "inf" if math.isinf(value) else "nan")
-        if type(value) is tuple:
-            return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
-        if type(value) is list:
-            return f"[{', '.join(map(self.text, value))}]"
-        if type(value) is slice:
-            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
-        if isinstance(value, np.dtype) and value == np.dtype(value.type):
-            value = value.type
-        return self.names.bind(value)
+    def other(self, x: Any) -> str:
+        if isinstance(x, Operation):
+            return self.expr[x]
+        return self.names.bind(x.type if isinstance(x, np.dtype) and x == np.dtype(x.type) else x)
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below a comment with the user's line unless that is the last one, and within
@@ -155,11 +140,6 @@ class Writer:
     def line(self, text: str) -> None:
         """Append a line to the block that is open."""
         self.body.append(f"    {text}" if self.silent else text)
-
-    def operand(self, arg: Any) -> str:
-        """Return the text of an operand of an operator."""
-        text = self.text(arg)
-        return f"({text})" if text.startswith("-") else text
 
     def named(self, op: Call, text: str) -> None:
         """Assign an expression to a new variable."""

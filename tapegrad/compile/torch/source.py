@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 
 from tapegrad.compile.numpy.call_source import comment, loop_head
-from tapegrad.compile.source_names import Names
+from tapegrad.compile.source_names import Names, Texts
 from tapegrad.compile.torch.kernel import arguments, nest, values_in
 from tapegrad.compile.torch.recorder import sliced
 from tapegrad.numbers.nested import tuple_of
@@ -26,7 +25,7 @@ ON_HOST = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.tru
            operator.eq: "==", operator.ne: "!="}
 
 
-class Text:
+class Text(Texts):
     """The text of a tape: the names of its leaves, the lines of its body, the parts of its result.
 
     The body refers to `guards` by number, and to `names.objects` by name.
@@ -161,28 +160,13 @@ class Text:
             return "torch.Size"
         return self.names.bind(partial(tuple_of, kind) if hasattr(kind, "_fields") else kind, kind.__name__)
 
-    def operand(self, x: Any) -> str:
-        text = self.text(x)
-        return f"({text})" if text.startswith("-") else text
-
-    def text(self, x: Any) -> str:
-        """Write an argument."""
-        kind = type(x)
+    def other(self, x: Any) -> str:
         if isinstance(x, Operation):
             return self.name[x]
-        if x is None or x is Ellipsis or kind in (bool, int, str):
-            return "..." if x is Ellipsis else repr(x)
-        if kind is float:
-            return repr(x) if math.isfinite(x) else self.names.bind(x, "inf" if math.isinf(x) else "nan")
         if isinstance(x, tuple):
-            text = f"({', '.join(map(self.text, x))}{',' if len(x) == 1 else ''})"
-            return text if kind is tuple else f"{self.tuple_type(kind)}({text})"
-        if kind is list:
-            return f"[{', '.join(map(self.text, x))}]"
-        if kind is dict:
+            return f"{self.tuple_type(type(x))}({self.text((*x,))})"
+        if type(x) is dict:
             return f"{{{', '.join(f'{key!r}: {self.text(value)}' for key, value in x.items())}}}"
-        if kind is slice:
-            return f"slice({self.text(x.start)}, {self.text(x.stop)}, {self.text(x.step)})"
         if isinstance(x, (torch.dtype, torch.memory_format, torch.layout)):
             return str(x)
         return self.names.bind(*((self.devices.setdefault(x, x), "device") if isinstance(x, torch.device) else (x,)))
