@@ -25,7 +25,7 @@ BY_BLAS = frozenset([solve_triangular, cholesky_pullback])  # ops that are faste
 
 
 class Miss(GuardError):
-    """A compiled tape met arguments, or a value, that would have taken the program down another path."""
+    """A compiled tape was called with arguments, or met a value, with which the program might take another path."""
 
     def __init__(self, tape: Tape, guard: Guard | None) -> None:
         self.tape, self.guard = tape, guard

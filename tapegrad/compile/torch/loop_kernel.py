@@ -240,7 +240,7 @@ class Text:
         writer = getattr(self, f"call_{name}", None)
         try:
             signature(writer).bind(into, *args, **options)  # type: ignore[arg-type]
-        except TypeError:  # there is none, or none with these options
+        except TypeError:  # no such method, or not with these options
             raise Unwritten(name) from None
         self.refs[op] = out = into or self.memory(*self.spec(op))
         writer(out, *args, **options)  # type: ignore[misc]

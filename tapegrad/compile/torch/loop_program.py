@@ -138,7 +138,7 @@ class _Call:
         return loop
 
     def repeated(self, body: Body) -> tuple[Any, Any]:
-        """Put the loop on the new tape."""
+        """Append the loop to the new tape."""
         outer, result = self.outer, self.run(body)
         call = outer.push(Call(self.lowered(body), tuple([outer.operand(ref, self.op) for ref in self.refs])), self.op)
         return result, self.known(result, outer.several(self.op, call, map(without, result)))

@@ -193,7 +193,7 @@ class Lowering:
         verify(op, value)
         fixed = (op.fact in FIXED and op.args[0] not in self.varies
                  and all(map(is_tensor, value if type(value) is tuple else (value,))))
-        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # by exact type
+        entered = isinstance(op.args[0], Input) and op.fact in FIXED and type(value) is not tuple  # checked at entry
         if not fixed and not entered and holds_value(ref):
             self.push(Guard(self.operand(ref, op), op.fact, op.expected), op)
         self.values[op.id] = value

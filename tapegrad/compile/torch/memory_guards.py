@@ -21,7 +21,7 @@ class Layouts:
     """The guards of a tape on the memory of its arguments; `numbers` are the leaves that they check.
 
     The tape of a compiled function is `strict`: it accepts arrays with the recorded layout only, since that may decide
-    what is a view. A tape compiled by itself accepts any layout, and only checks for shared or read-only memory.
+    what is a view. A tape compiled by itself skips the guards on layout.
     """
 
     def __init__(self, tape: Tape) -> None:

@@ -70,7 +70,7 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
         return False
 
     def start(self) -> None:
-        """Forget what was recorded before."""
+        """Start a new recording."""
         self.seen, self.made, self.escaped, self.dynamic = [], set(), "", False
 
     def __enter__(self) -> Calls:

@@ -1,8 +1,7 @@
 """unread: values of a clock or uuid that code stores in an attribute which nothing reads.
 
-`self.started = time()` has no effect if no code that ran loads an attribute of that name, nor of a computed name, and
-if the object was made in the run and is freed when it ends: then neither the result, nor anything kept, nor an object
-of the caller refers to it.
+`self.started = time()` has no effect if no code that ran loads an attribute of that name or of computed names, and the
+object was made in the run and is freed when it ends: nothing that outlives the run refers to it.
 """
 
 from __future__ import annotations
