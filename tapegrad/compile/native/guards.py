@@ -37,7 +37,8 @@ from tapegrad.compile.watch.namespaces import Attributes, Contents, Held, Namesp
 
 _KEYS = frozenset([str, int, bytes])  # key types whose hash and comparison run no user code
 _PLAIN_KINDS = "biufcSUmM"  # dtype kinds whose content is the bytes of their memory
-_FUNCTION = {"__code__": LAYOUT.code, "__defaults__": LAYOUT.defaults, "__kwdefaults__": LAYOUT.kwdefaults}
+_FUNCTION = {"__code__": LAYOUT.code, "__defaults__": LAYOUT.defaults, "__kwdefaults__": LAYOUT.kwdefaults,
+             "__dict__": LAYOUT.attributes}
 
 
 class Guards:
@@ -113,7 +114,9 @@ class Guards:
             return True
         address = _word_of(namespace, name)
         if not address:
-            if kind in (Attributes, Held, Typed) and type(name) is str and value is not Missing:
+            cls: Any = type(getattr(namespace, "owner", None))
+            asks_class = name == "__dict__" and cls.__getattribute__ is not object.__getattribute__
+            if kind in (Attributes, Held, Typed) and type(name) is str and value is not Missing and not asks_class:
                 self._add(ask, ATTRIBUTE, id(namespace.owner), id(name), id(value))
                 return True
             self._add(ask, ASKED)

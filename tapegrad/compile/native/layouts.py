@@ -34,6 +34,7 @@ class Layout(NamedTuple):
     defaults: int = 56
     kwdefaults: int = 64
     closure: int = 72
+    attributes: int = 88  # the `__dict__` of a function
     cell: int = 16  # of a captured variable: its content
     mro: int = 344  # of a class
     class_flags: int = 168
@@ -85,6 +86,7 @@ def fault(layout: Layout = LAYOUT) -> str:
         and word(fault, layout.kwdefaults) == word(word, layout.defaults) == 0,
         "the named defaults of a function": word(function, layout.kwdefaults) == id(function.__kwdefaults__),
         "the variables of a function": word(function, layout.closure) == id(function.__closure__),
+        "the attributes of a function": word(function, layout.attributes) == id(function.__dict__),
         "what is in a captured variable": word(cell, layout.cell) == id(several),
         "the flags of a class": word(bare, layout.class_flags) == bare.__flags__
         and word(int, layout.class_flags) == int.__flags__,

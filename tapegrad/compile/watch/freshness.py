@@ -107,7 +107,8 @@ def _fetched(place: Place) -> tuple[Any, Any, Any]:
     stand-in that a trace put there.
     """
     namespace: Any = place.namespace
-    if type(namespace) in (Held, Typed, Attributes) and type(place.name) is str and place.name != "__class__":
+    if type(namespace) in (Held, Typed, Attributes) and type(place.name) is str and place.name not in (
+            "__class__", "__dict__"):
         return getattr, namespace.owner, place.name
     return type(namespace).get, namespace, place.name
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tapegrad.numbers.object_state import attributes
 from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.copies import class_of, code_of, dict_of, is_empty
 
@@ -78,11 +79,13 @@ class Contents(Namespace):
 
 
 class Attributes(Namespace):
-    """Attributes of an object that are not in a `__dict__`."""
+    """Attributes of an object that are not in a `__dict__`, and its `__dict__`, which the program may replace."""
 
     __slots__ = ()
 
     def get(self, name: Any, default: Any = None) -> Any:
+        if name == "__dict__":
+            return attributes(self.owner)
         return class_of(self.owner) if name == "__class__" else getattr(self.owner, name, default)
 
 

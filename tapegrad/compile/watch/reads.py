@@ -63,6 +63,7 @@ from tapegrad.compile.watch.namespaces import (
     Context,
     Held,
     Local,
+    Namespace,
     Typed,
     own_names,
 )
@@ -97,20 +98,17 @@ from tapegrad.tree.signature import Signature
 MOST = 50_000  # places; a function that reads more is not compiled
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, defaultdict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_NOBODY = "nobody"  # owner of namespaces whose names are noted only if code mentions them
-_MAY_LACK = ASKED | {"AttributeError", "Exception"}
+_NOBODY, _MAY_LACK = "nobody", ASKED | {"AttributeError", "Exception"}  # no owner: only mentioned names are noted
 
 
 class Reads:
     """The places that code reads, with their values when it first runs. Arguments and captured values are inputs."""
 
     def __init__(self, budget: float = float("inf"), samples: bool = False, most: int = MOST) -> None:
-        # bytes that may be compared at each call; number of places; compare only samples of arrays
-        self.budget, self.most, self.samples = budget, most, samples
+        self.budget, self.most, self.samples = budget, most, samples  # bytes and places compared; samples of arrays
         self.names: set[str] = set()
         self.by_name: set[str] = set()  # owners of code that reads computed names: libraries, "" for the user
-        # whether code looks up attributes that may be missing; whether it has class patterns (`__match_args__`)
-        self.asks = self.matches = False
+        self.asks = self.matches = False  # whether code looks up attributes that may be missing; has class patterns
         self.library, self.ran = "", set[CodeType]()  # owner of the running code; all code that ran
         self.handed, self.modules = set[str](), list[ModuleType]()  # names passed on as values; modules in objects
         self.places: dict[tuple[int, Any], Place] = {}
@@ -135,7 +133,7 @@ class Reads:
         return Freshness(self.places.values(), shapes, names)
 
     def note_handed(self) -> None:
-        """Note all names of modules that are passed on as values, if code of their library reads computed names."""
+        """Note all names of modules passed on as values, if code of their library reads computed names."""
         for module in (*handed_modules(self.places.values(), self.handed), *self.modules):
             if library_of(module.__name__) in self.by_name:
                 self.note(vars(module), vars(module).keys() - OF_ALL, module.__name__)
@@ -306,8 +304,8 @@ class Reads:
             return self.array(x, label)
         if is_tensor(x):
             self.attributes(x.__dict__, label, "", sized=True)
-            exact = not self.samples
-            return Plain(x) if exact and self.is_too_much(stored_bytes(x), label) else tensor_check(x, exact)
+            refuses = not self.samples and self.is_too_much(stored_bytes(x), label)
+            return Plain(x) if refuses else tensor_check(x, not self.samples)
         if kind in _CONTAINERS:
             return container_check(self, x, label)
         if isinstance(x, (bytearray, array)):
@@ -319,8 +317,8 @@ class Reads:
         if kind is Tape:
             return Edits(x)
         if kind is ContextVar or kind is CellType:
-            place = (Context(x), x.name) if kind is ContextVar else (Contents(x), "contents")
-            self.place(place[0], place[1], label)
+            held = Context(x) if kind is ContextVar else Contents(x)
+            self.place(held, getattr(x, "name", "contents"), label)
             return Plain(x)
         if (runs := unheard(x)) is not None:
             self.follow(runs, label, runs=True)
@@ -328,7 +326,7 @@ class Reads:
             self.note(parts, parts, label)
             if isinstance(x, functools.partial):
                 self.note(Attributes(x), ["func", "args", "keywords"], label)
-                self.attributes(x.__dict__, label, self.library, sized=True)
+                self.own_attributes(Attributes(x), x.__dict__, label, self.library)
             return Cached(x) if kind is CACHED else Plain(x)
         if is_generator(x):  # its draws are recorded, or refused elsewhere
             self.meet(x)
@@ -338,10 +336,9 @@ class Reads:
         if kind_of(x) is not None:  # a user-defined subclass of a container, with attributes
             self.object(x, label)
             return container_check(self, x, label)
-        if (why := is_opaque(x)):
-            self.refused = self.refused or f"{label} is {why}"
-        else:
+        if not (why := is_opaque(x)):
             self.object(x, label)
+        self.refused = self.refused or (f"{label} is {why}" if why else "")
         return Plain(x)
 
     def array(self, x: np.ndarray[Any, Any], label: str) -> Check:
@@ -425,7 +422,7 @@ class Reads:
             held = Held(fn)
             self.named[id(fn)] = held, fn.__qualname__
             self.idle.add(id(fn.__dict__))
-            self.attributes(fn.__dict__, fn.__qualname__, library_of(fn.__module__), sized=False)
+            self.own_attributes(held, fn.__dict__, fn.__qualname__, library_of(fn.__module__), sized=False)
             self.note(held, self.names & held.named, fn.__qualname__)
         return self.named[id(fn)][0]  # type: ignore[return-value]
 
@@ -455,26 +452,31 @@ class Reads:
         self.idle.discard(id(fn.__dict__))
 
     def is_read_whole(self, owner: str) -> bool:
-        """Return whether some code may read any name in a namespace of this owner (a library, "" for the user): the
-        user's code in all namespaces, a library's in its own and the user's.
-        """
+        """Return whether code may read any name of this owner's: the user's code ("") of all, a library's of both."""
         return owner != _NOBODY and ("" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner))
 
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
         """Note the attributes that code names, now or later; if `sized`, check too that none is added."""
         self.open.append((namespace, label, owner))
-        whole = self.is_read_whole(owner)
-        self.note(namespace, namespace.keys() - OF_ALL if whole else self.names & namespace.keys(), label)
+        read = namespace.keys() - OF_ALL if self.is_read_whole(owner) else self.names & namespace.keys()
+        self.note(namespace, read, label)
         if sized:
             self.sized.add(id(namespace))
+
+    def own_attributes(self, x: Namespace, own: dict[str, Any], label: str, owner: str, sized: bool = True) -> None:
+        """Note the attributes of an object or function and the dict that holds them, which may be replaced."""
+        self.attributes(own, label, owner, sized)
+        if not is_module(x.owner):
+            self.places[id(x.owner), "__dict__"] = Place(x, "__dict__", own, Plain(own), f"all of {label}")
 
     def object(self, x: Any, label: str) -> None:
         """Note an object's class and the attributes that code names, its own and the class's."""
         cls = class_of(x)
         module = str(cls.__module__).partition(".")[0]
+        held = Attributes(x)
         if isinstance(x, BaseException):
-            self.place(Attributes(x), "args", f"{label}.args")
-            return self.attributes(vars(x), label, self.library, sized=True)
+            self.place(held, "args", f"{label}.args")
+            return self.own_attributes(held, vars(x), label, self.library)
         if module == "tapegrad":
             if (fn := getattr(x, "__wrapped__", None)) is not None:  # a compiled function
                 self.explore(fn, label)
@@ -485,14 +487,14 @@ class Reads:
         if module in INERT:
             return self.attributes(getattr(x, "__dict__", {}), label, module, sized=False)
         self.follow(cls, label)
-        self.places[id(x), "__class__"] = Place(Attributes(x), "__class__", cls, Plain(cls), f"the class of {label}")
+        self.places[id(x), "__class__"] = Place(held, "__class__", cls, Plain(cls), f"the class of {label}")
         own = attributes(x)
         if isinstance(x, threading.local):
             self.attributes(Local(x), label, library_of(cls.__module__), sized=True)
         elif type(own) is dict:
             # their own C code reads all attributes: `==` of a SimpleNamespace, for example
             self.note(own, list(own) if is_module(x) or is_foreign(module) else (), label)
-            self.attributes(own, label, library_of(cls.__module__), sized=True)
+            self.own_attributes(held, own, label, library_of(cls.__module__))
         if isinstance(x, Enum):
             self.note(vars(x), ["_value_"], label)
-        self.note(Attributes(x), [*slots_of(cls)], label)  # unset ones too
+        self.note(held, [*slots_of(cls)], label)  # unset ones too
