@@ -86,7 +86,7 @@ def fault(layout: Layout = LAYOUT) -> str:
         and word(fault, layout.kwdefaults) == word(word, layout.defaults) == 0,
         "the named defaults of a function": word(function, layout.kwdefaults) == id(function.__kwdefaults__),
         "the variables of a function": word(function, layout.closure) == id(function.__closure__),
-        "the attributes of a function": word(function, layout.attributes) == id(function.__dict__),
+        "the attributes of a function": id(function.__dict__) == word(function, layout.attributes),
         "what is in a captured variable": word(cell, layout.cell) == id(several),
         "the flags of a class": word(bare, layout.class_flags) == bare.__flags__
         and word(int, layout.class_flags) == int.__flags__,
