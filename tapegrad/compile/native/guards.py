@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
@@ -34,11 +35,13 @@ from tapegrad.compile.watch.checks import Array, Members, Plain, Table, Within, 
 from tapegrad.compile.watch.checks import Sequence as Items
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, Shape
 from tapegrad.compile.watch.namespaces import Attributes, Contents, Held, Namespace, Typed
+from tapegrad.numbers.object_state import attributes
 
 _KEYS = frozenset([str, int, bytes])  # key types whose hash and comparison run no user code
 _PLAIN_KINDS = "biufcSUmM"  # dtype kinds whose content is the bytes of their memory
 _FUNCTION = {"__code__": LAYOUT.code, "__defaults__": LAYOUT.defaults, "__kwdefaults__": LAYOUT.kwdefaults,
              "__dict__": LAYOUT.attributes}
+MANAGED = 1 << 4 if sys.version_info >= (3, 11) else 0  # the flag of a class whose objects have a dict before them
 
 
 class Guards:
@@ -114,9 +117,8 @@ class Guards:
             return True
         address = _word_of(namespace, name)
         if not address:
-            cls: Any = type(getattr(namespace, "owner", None))
-            asks_class = name == "__dict__" and cls.__getattribute__ is not object.__getattribute__
-            if kind in (Attributes, Held, Typed) and type(name) is str and value is not Missing and not asks_class:
+            if (kind in (Attributes, Held, Typed) and type(name) is str and value is not Missing
+                    and name != "__dict__"):  # an object's class may compute that one
                 self._add(ask, ATTRIBUTE, id(namespace.owner), id(name), id(value))
                 return True
             self._add(ask, ASKED)
@@ -222,6 +224,8 @@ def _word_of(namespace: Any, name: Any) -> int:
         return id(namespace.owner) + LAYOUT.cell
     if kind is Attributes and name == "__class__":
         return id(namespace.owner) + LAYOUT.type
+    if kind is Attributes and name == "__dict__":
+        return _dict_word(namespace.owner)
     if kind is Typed and name == "__mro__" and isinstance(namespace.owner, type):
         return id(namespace.owner) + LAYOUT.mro
     if kind is Held and type(namespace.owner) is FunctionType:
@@ -229,6 +233,13 @@ def _word_of(namespace: Any, name: Any) -> int:
             return id((namespace.owner.__closure__ or ())[name]) + LAYOUT.cell
         return id(namespace.owner) + _FUNCTION[name] if name in _FUNCTION else 0
     return 0
+
+
+def _dict_word(x: Any) -> int:
+    """Return the address of the pointer from an object to its `__dict__`, 0 if it is elsewhere."""
+    at = LAYOUT.managed if type(x).__flags__ & MANAGED else type(x).__dictoffset__
+    own = attributes(x)
+    return id(x) + at if at and ctypes.c_int64.from_address(id(x) + at).value == id(own) else 0
 
 
 # -- Python checks of records

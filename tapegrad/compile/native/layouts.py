@@ -35,6 +35,7 @@ class Layout(NamedTuple):
     kwdefaults: int = 64
     closure: int = 72
     attributes: int = 88  # the `__dict__` of a function
+    managed: int = -24  # the `__dict__` of an object whose class has it before its objects
     cell: int = 16  # of a captured variable: its content
     mro: int = 344  # of a class
     class_flags: int = 168
