@@ -29,10 +29,10 @@ from tapegrad.compile.watch.code_names import LEADING, global_names
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.known_calls import is_setting, unknown
-from tapegrad.compile.watch.namespaces import SETTINGS
+from tapegrad.compile.watch.namespaces import SETTINGS, Entries
 from tapegrad.compile.watch.reads import Reads
 from tapegrad.compile.watch.unread import Unread, stored
-from tapegrad.compile.watch.world import OWN, QUIET, asked_environment, heard_in_python
+from tapegrad.compile.watch.world import OWN, QUIET, asked_entry, asked_environment, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
@@ -59,6 +59,7 @@ class Observer:
         self.heard: dict[int, CodeType] = {}  # by id: two modules may hold equal code
         self.unread: list[Unread] = []  # attributes that hold external values and must not have been read
         self.computed: set[str] = set()  # computed names of attributes that were looked up
+        self.tables: dict[int, Entries] = {}  # tables of weak references, by id
         self.stop: Callable[[], None] | None = None
         self.depth = 0
 
@@ -107,6 +108,11 @@ class Observer:
                     for base in cls.__mro__[:-1]:
                         self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
                 return False  # the next call may concern another protocol
+            if (entry := asked_entry(code, frame)) is not None:
+                table, key = entry
+                entries = self.tables.setdefault(id(table), Entries(table))
+                self.reads.place(entries, key, f"a table of weak references, at {key!r},")
+                return False  # the next call may read another entry
             if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, code, frame.f_back):
                 return False
             self.heard[id(code)] = code

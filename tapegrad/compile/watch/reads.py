@@ -11,9 +11,8 @@ import threading
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
 from enum import Enum
-from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,14 @@ from tapegrad.compile.watch.checks import (
     Bytes,
     Cached,
     Check,
+    Counted,
     Edits,
     Never,
     Objects,
     Plain,
     Sample,
     container_check,
+    is_counter,
     is_sealed,
     tensor_check,
 )
@@ -59,11 +60,10 @@ from tapegrad.compile.watch.namespaces import (
     OF_ALL,
     SETTINGS,
     Attributes,
-    Contents,
-    Context,
     Held,
     Local,
     Typed,
+    holder,
     own_names,
 )
 from tapegrad.compile.watch.world import (
@@ -73,7 +73,9 @@ from tapegrad.compile.watch.world import (
     NAMES,
     SILENT,
     is_opaque,
+    is_output,
     is_reader,
+    leads_to,
     reads_the_world,
 )
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
@@ -293,7 +295,7 @@ class Reads:
         known = self.seen.get(id(x))
         if known is not None:
             return known[1]  # type: ignore[no-any-return]
-        if (why := reads_the_world(x, SILENT) or loud(x)):
+        if (why := reads_the_world(x, SILENT) or loud(x)) and not leads_to(x, self.inputs):
             self.refused = self.refused or f"{label} is {why}"
         self.seen[id(x)] = (x, Plain(x))
         self.seen[id(x)] = (x, check := self.content(x, label))
@@ -318,9 +320,8 @@ class Reads:
             self.enter_by_name(self.library, False)  # `getattr` under another name
         if kind is Tape:
             return Edits(x)
-        if kind is ContextVar or kind is CellType:
-            place = (Context(x), x.name) if kind is ContextVar else (Contents(x), "contents")
-            self.place(place[0], place[1], label)
+        if (held := holder(x)) is not None:
+            self.place(held, "contents", label)
             return Plain(x)
         if (runs := unheard(x)) is not None:
             self.follow(runs, label, runs=True)
@@ -334,7 +335,7 @@ class Reads:
             self.meet(x)
             return Plain(x)
         if isinstance(x, Iterator):
-            return Never()
+            return Plain(x) if is_output(x) else Counted(x) if is_counter(x) else Never()
         if kind_of(x) is not None:  # a user-defined subclass of a container, with attributes
             self.object(x, label)
             return container_check(self, x, label)
