@@ -134,6 +134,8 @@ def f(x): return x*I(3).n
     "deque": ("Q=collections.deque([2.]*4+[5.]*20)", "x*Q.popleft()", ""),
     "decimal ctx": ("", "x*float(decimal.Decimal(1)/3)", "decimal.getcontext().prec=28 if k!=3 else 3"),
     "ctypes": ("b=(ctypes.c_double*1)(2.0)", "x*b[0]", "if k==3: b[0]=5.0"),
+    "globals() gains a name": ("r1=2.0", "x*globals().get('r2',r1)", "if k==3: globals()['r2']=7.0"),
+    "globals() of two modules": ("h=helper('hidden_other','r1=2.0\\ndef g(n): return globals()[n]')\nr1=3.0", "x*globals()['r1']*h.g('r1')", "if k==3: h.r1=7.0"),
     "globals()": ("r1=2.0\nr2=5.0\nk_=1", "x*globals()['r%d'%k_]", "if k==3: r1=7.0"),
     "d.get": ("d={'r':2.0}\nF=d.get", "x*F('r')", "if k==3: d['r']=5.0"),
     "mod getattr": ("""

@@ -594,6 +594,14 @@ def test_objects_from_a_weak_table_a_count_that_stands_still_and_an_open_output_
     assert step.stats.hits >= 2
 
 
+def test_a_function_found_by_globals_is_compiled() -> None:
+    space: dict[str, Any] = {}
+    exec("def double(x): return 2 * x\ndef f(x, name): return globals()[name.lower()](x)", space)
+    step = tg.value_and_grad(space["f"])
+    assert [step(x, "Double")[0] for x in (1.0, 2.0, 3.0, 4.0)] == [2.0, 4.0, 6.0, 8.0]
+    assert step.stats.hits >= 2
+
+
 def test_what_no_code_reads_of_an_arguments_attributes_keeps_no_path_from_being_compiled() -> None:
     class Model:
         def __init__(self, rate: float) -> None:

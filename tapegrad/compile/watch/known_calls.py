@@ -21,7 +21,7 @@ from typing import Any
 from tapegrad.compile.watch.world import reads_the_world
 
 PURE: dict[str, frozenset[str]] = {
-    "builtins": frozenset(["input", "globals", "open", "breakpoint"]),
+    "builtins": frozenset(["input", "open", "breakpoint"]),
     "_collections": frozenset(), "_thread": frozenset(["get_native_id", "start_new_thread", "start_joinable_thread",
                                                        "_count", "stack_size", "interrupt_main"]),
     "_csv": frozenset(["get_dialect", "field_size_limit", "list_dialects", "register_dialect", "unregister_dialect"]),

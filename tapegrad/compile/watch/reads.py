@@ -99,7 +99,7 @@ from tapegrad.tree.signature import Signature
 MOST = 50_000  # places; a function that reads more is not compiled
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, defaultdict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_NOBODY = "nobody"  # owner of namespaces whose names are noted only if code mentions them
+NOBODY = "nobody"  # owner of namespaces whose names are noted only if code mentions them
 _MAY_LACK = ASKED | {"AttributeError", "Exception"}
 
 
@@ -218,7 +218,7 @@ class Reads:
                 self.place(there, name, label)
             elif not self.library and id(part) not in self.seen and (own := own_names(part)):
                 self.seen[id(part)] = (part, Plain(part))
-                self.attributes(own, label, _NOBODY, sized=False)
+                self.attributes(own, label, NOBODY, sized=False)
 
     def mention(self, names: Iterable[str]) -> None:
         """Add names by which code reads attributes, and note them in all open namespaces."""
@@ -459,7 +459,7 @@ class Reads:
         """Return whether some code may read any name in a namespace of this owner (a library, "" for the user): the
         user's code in all namespaces, a library's in its own and the user's.
         """
-        return owner != _NOBODY and ("" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner))
+        return owner != NOBODY and ("" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner))
 
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
         """Note the attributes that code names, now or later; if `sized`, check too that none is added."""
