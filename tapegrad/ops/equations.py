@@ -42,13 +42,20 @@ def _permutation(piv: Any) -> Any:
     return order
 
 
+def _factors(lu: Array) -> tuple[Array, Array]:
+    """Return L, and U with the last pivot 1, on which no derivative depends: it may be 0, as in a Markov generator."""
+    unit = np.eye(shape_of(lu)[-1])
+    last = np.zeros_like(unit)
+    last[-1:, -1:] = 1
+    return tril(lu, k=-1) + unit, triu(lu) * (1 - last) + last
+
+
 def _lu_vjp(y: Array, a: Array) -> Any:
     def lu_factor_pullback(dy: Cotangent) -> tuple[Any]:
         lu, d = y[0], dy[0]
-        unit = np.eye(shape_of(lu)[-1])
-        lower, upper = tril(lu, k=-1) + unit, triu(lu)
+        lower, upper = _factors(lu)
         inner = tril(matmul(adjoint(lower), tril(d, k=-1)), k=-1) + triu(matmul(triu(d), adjoint(upper)))
-        right = adjoint(solve_triangular(lu, adjoint(inner)))
+        right = adjoint(solve_triangular(upper, adjoint(inner)))
         da = solve_triangular(lu, right, trans=2, lower=True, unit_diagonal=True)
         return (take(da, argsort(permutation(y[1])), axis=0),)
     return lu_factor_pullback
@@ -58,9 +65,9 @@ def _lu_tangent(ts: Any, y: Array, _a: Array) -> Any:
     # for L F U, F = L⁻¹ dA U⁻¹: the lower triangle of F changes L, the upper one U
     lu, piv = y
     inner = solve_triangular(lu, take(ts[0], permutation(piv), axis=0), lower=True, unit_diagonal=True)
-    inner = adjoint(solve_triangular(lu, adjoint(inner), trans=2))
-    lower = tril(lu, k=-1) + np.eye(shape_of(lu)[-1])
-    return tril(matmul(lower, tril(inner, k=-1)), k=-1) + triu(matmul(triu(inner), triu(lu))), ZERO
+    lower, upper = _factors(lu)
+    inner = adjoint(solve_triangular(upper, adjoint(inner), trans=2))
+    return tril(matmul(lower, tril(inner, k=-1)), k=-1) + triu(matmul(triu(inner), upper)), ZERO
 
 
 def _lu_factor_tensor(a: Any) -> Any:

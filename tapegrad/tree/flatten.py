@@ -204,7 +204,7 @@ def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> b
             return bool(built != part.value)
         return {*map(id, set.__iter__(built))} != {*map(id, set.__iter__(part.value))}
     found = Walk([], []).take_apart(built, "")
-    now = [] if found is None else [value for value, _ in found[1]]
+    now = [] if found is None else [value.value if type(value) is NoInput else value for value, _ in found[1]]
     then = [child.build(leaves, memo) for child in part.children]
     return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
 

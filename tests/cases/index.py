@@ -82,6 +82,7 @@ CASES = [
     Case("take:windows", lambda x: np.lib.stride_tricks.sliding_window_view(x, 2), [(draw(5),)], errors=[((np.ones(1),), ValueError)]),
     Case("take:windows of axes", lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)) * 2, [(draw(3, 4),), (draw(4, 3).T,)]),
     Case("take:windows of one axis", lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(-1, 1)).max(-1), [(draw(3, 4),)]),
+    Case("take:strided", lambda x: np.lib.stride_tricks.as_strided(x, (2, 2), (x.strides[0], x.strides[-1])) ** 2, [(draw(3),), (draw(3, 4).T,), (draw(6)[::-2],)]),
     Case("take_along_axis:flat", lambda x: np.take_along_axis(x, np.array([1, 1, 0]), axis=None), [(draw(3, 2),)]),
     Case("take_along_axis:stretched", lambda x: np.take_along_axis(x, np.array([[1, 2]]), axis=1), [(draw(3, 4),), (draw(1, 3),)]),
     Case("take_along_axis:order", lambda x: np.take_along_axis(x, np.argsort(x, axis=1), 1) ** 2, [(draw(3, 4),)]),

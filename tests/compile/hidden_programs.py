@@ -120,12 +120,33 @@ m=A()
     "getenv": ("os.environ['Q']='2'", "x*float(os.getenv('Q'))", "if k==3: os.environ['Q']='5'"),
     "file": ("from pathlib import Path\np=Path(FOLDER)/'rate'\np.write_text('2')", "x*float(p.read_text())", "if k==3: p.write_text('5')"),
     "weakref": ("class O: r=2.0\no=O()\nw=weakref.ref(o)", "x*(2.0 if w() is not None else 5.0)", "if k==3: o=None"),
+    "weak table": ("T=weakref.WeakValueDictionary()\nclass O: r=2.0\no=O()", "x*(2.0 if T.get(('b',1)) is None else 5.0)", "if k==3: T['b',1]=o\nif k==6: o=None"),
+    "weak table of arguments": ("""
+T=weakref.WeakValueDictionary()
+class O:
+    def __init__(self,r): self.r=r; T['o']=self
+o=O(2.0)
+def f(x): return x*o.r*(T['o'].r if 'o' in T else 1.0)
+""", "", "if k==3: o=O(5.0)\nif k==6: del T['o']"),
+    "interned objects": ("""
+class I:
+    table=weakref.WeakValueDictionary()
+    def __new__(cls,n):
+        o=cls.table.get(n)
+        if o is None: o=object.__new__(cls); o.n=n; cls.table[n]=o
+        return o
+kept=[]
+def f(x): return x*I(3).n
+""", "", "if k==3: kept.append(I(3)); kept[0].n=5"),
+    "count that is only held": ("class A: n=itertools.count()\na=A()", "x*(2.0 if repr(a.n)=='count(0)' else 5.0)", "if k==3: next(a.n)"),
     "threading.local": ("L=threading.local()\nL.r=2.0", "x*L.r", "if k==3: L.r=5.0"),
     "simple queue": ("Q=queue.SimpleQueue()\nfor i in range(20): Q.put(2.0 if i<4 else 5.0)", "x*Q.get()", ""),
     "queue": ("Q=queue.Queue()\nfor i in range(20): Q.put(2.0 if i<4 else 5.0)", "x*Q.get()", ""),
     "deque": ("Q=collections.deque([2.]*4+[5.]*20)", "x*Q.popleft()", ""),
     "decimal ctx": ("", "x*float(decimal.Decimal(1)/3)", "decimal.getcontext().prec=28 if k!=3 else 3"),
     "ctypes": ("b=(ctypes.c_double*1)(2.0)", "x*b[0]", "if k==3: b[0]=5.0"),
+    "globals() gains a name": ("r1=2.0", "x*globals().get('r2',r1)", "if k==3: globals()['r2']=7.0"),
+    "globals() of two modules": ("h=helper('hidden_other','r1=2.0\\ndef g(n): return globals()[n]')\nr1=3.0", "x*globals()['r1']*h.g('r1')", "if k==3: h.r1=7.0"),
     "globals()": ("r1=2.0\nr2=5.0\nk_=1", "x*globals()['r%d'%k_]", "if k==3: r1=7.0"),
     "d.get": ("d={'r':2.0}\nF=d.get", "x*F('r')", "if k==3: d['r']=5.0"),
     "mod getattr": ("""

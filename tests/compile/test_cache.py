@@ -9,6 +9,7 @@ import importlib
 import itertools
 import math
 import random
+import sys
 import threading
 import types
 import warnings
@@ -576,6 +577,29 @@ def test_an_error_of_a_gradient_inside_is_the_programs() -> None:
     for k in (0, 0, 0, 1, 1, 0):
         assert step(np.ones(3) * k) == k
     assert step.stats.traces == 2  # type: ignore[attr-defined]
+
+
+def test_objects_from_a_weak_table_a_count_that_stands_still_and_an_open_output_keep_no_path_from_being_compiled() -> None:
+    class Interned:
+        table, serial, out = weakref.WeakValueDictionary[int, Any](), itertools.count(), sys.__stderr__
+
+        def __new__(cls, n: int) -> Any:
+            if (found := cls.table.get(n)) is None:
+                found = cls.table[n] = object.__new__(cls)
+                found.n, found.held = n, (cls.serial, cls.out)
+            return found
+
+    step = tg.value_and_grad(lambda x: x * Interned(3).n)
+    assert [step(x)[0] for x in (1.0, 2.0, 3.0, 4.0)] == [3.0, 6.0, 9.0, 12.0]
+    assert step.stats.hits >= 2
+
+
+def test_a_function_found_by_globals_is_compiled() -> None:
+    space: dict[str, Any] = {}
+    exec("def double(x): return 2 * x\ndef f(x, name): return globals()[name.lower()](x)", space)
+    step = tg.value_and_grad(space["f"])
+    assert [step(x, "Double")[0] for x in (1.0, 2.0, 3.0, 4.0)] == [2.0, 4.0, 6.0, 8.0]
+    assert step.stats.hits >= 2
 
 
 def test_what_no_code_reads_of_an_arguments_attributes_keeps_no_path_from_being_compiled() -> None:

@@ -43,6 +43,30 @@ def test_windows_can_only_be_read() -> None:
         tg.trace(lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, writeable=True), np.ones(4))
 
 
+def test_strided_memory_is_that_of_its_array() -> None:
+    def frames(x: Any) -> Any:
+        return np.lib.stride_tricks.as_strided(x, (len(x) - 2, 3), x.strides * 2)
+
+    def stale(x: Any) -> Any:
+        y = x * 1.0
+        windows = frames(y)
+        y[1] = 0.0
+        return windows.sum()
+
+    def written(x: Any) -> Any:
+        windows = frames(x * 1.0)
+        windows[0, 0] = 5.0
+        return windows.sum()
+    compiled = tg.value_and_grad(lambda x: (frames(x) ** 2).sum())
+    for x in (np.arange(5.0), np.arange(10.0)[::2], np.arange(5.0)[::-1]) * 3:
+        np.testing.assert_array_equal(compiled(x)[1], 2 * x * [1, 2, 3, 2, 1])
+    for f in (stale, written):
+        with pytest.raises(tg.MutationError, match="share"):
+            tg.grad(f, np.ones(5))
+    with pytest.raises(tg.UnknownFunction, match="beyond"):
+        tg.grad(lambda x: frames(x[1:4][:2]).sum() + np.lib.stride_tricks.as_strided(x[1:3], (3,), x.strides).sum(), np.ones(5))
+
+
 def test_the_length_of_a_range_is_guarded() -> None:
     _, tape = tg.trace(lambda stop: np.arange(0, stop, 0.1) * stop, 1.04)
     np.testing.assert_array_equal(tape.play(1.02), np.arange(0, 1.02, 0.1) * 1.02)

@@ -41,6 +41,14 @@ def test_the_last_column_is_determined_but_for_its_sign() -> None:
     check_grads(lambda x: np.linalg.qr(x, "complete")[0], draw(3, 2), order=2)
 
 
+@pytest.mark.filterwarnings("ignore:Diagonal number")
+def test_factors_depend_on_no_last_pivot() -> None:
+    for x in (np.array([[4.0, 2.0], [2.0, 1.0]]), np.array([[4.0, -1.0, -3.0], [-1.0, 2.0, -1.0], [-2.0, -2.0, 4.0]])):
+        assert abs(scipy.linalg.lu(x)[2][-1, -1]) < 1e-15
+        check_grads(lambda x: scipy.linalg.lu_factor(x)[0], x, order=2)
+        check_grads(lambda x: tg.jvp(lambda x: scipy.linalg.lu_factor(x)[0], (x,), (x ** 2,))[1], x)
+
+
 def test_raw_reflectors_are_refused() -> None:
     with pytest.raises(UnknownFunction, match="reflectors"):
         tg.grad(lambda x: np.linalg.qr(x, "raw")[0].sum(), Z)

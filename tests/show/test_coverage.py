@@ -66,9 +66,9 @@ def test_what_is_refused_says_its_name_the_reason_and_what_to_do(fn: Any) -> Non
 
 def test_a_refused_function_can_be_given_a_rule() -> None:
     with pytest.raises(tg.UnknownFunction):
-        tg.grad(lambda x: np.lib.stride_tricks.as_strided(x).sum(), np.ones(2))
-    ctx = tg.Context(primitives=[np.lib.stride_tricks.as_strided])
-    assert tg.trace(lambda x: np.lib.stride_tricks.as_strided(x), np.ones(2), ctx=ctx)[1].result.fn.__name__ == "as_strided"
+        tg.grad(lambda x: np.intersect1d(x, x).sum(), np.ones(2))
+    ctx = tg.Context(primitives=[np.intersect1d])
+    assert tg.trace(lambda x: np.intersect1d(x, x), np.ones(2), ctx=ctx)[1].result.fn.__name__ == "intersect1d"
 
 
 def test_each_function_is_in_one_table() -> None:

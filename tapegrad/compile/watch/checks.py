@@ -4,6 +4,7 @@ arrays by content, lists and dicts by their items, functions by identity.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -357,6 +358,23 @@ def _operations(tape: Tape) -> list[Any]:
     """Return the parts of a tape's operations that an edit replaces."""
     return [tape.result, *[part for op in tape.ops
                            for part in (op, op.val if type(op) is Constant else op.args, op.fn)]]
+
+
+class Counted:
+    """Checks that an `itertools.count` was not advanced."""
+
+    __slots__ = ("then", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.then = value, repr(value)
+
+    def __call__(self, found: Any) -> bool:
+        return found is self.value and repr(found) == self.then
+
+
+def is_counter(x: Any) -> bool:
+    """Return whether an iterator is an `itertools.count`, whose repr tells all, with plain integers."""
+    return type(x) is itertools.count and not repr(x).strip("count(-0123456789, )")
 
 
 class Never:

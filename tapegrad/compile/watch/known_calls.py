@@ -21,7 +21,7 @@ from typing import Any
 from tapegrad.compile.watch.world import reads_the_world
 
 PURE: dict[str, frozenset[str]] = {
-    "builtins": frozenset(["input", "globals", "open", "breakpoint"]),
+    "builtins": frozenset(["input", "open", "breakpoint"]),
     "_collections": frozenset(), "_thread": frozenset(["get_native_id", "start_new_thread", "start_joinable_thread",
                                                        "_count", "stack_size", "interrupt_main"]),
     "_csv": frozenset(["get_dialect", "field_size_limit", "list_dialects", "register_dialect", "unregister_dialect"]),
@@ -39,7 +39,7 @@ SOME: dict[str, frozenset[str]] = {
     "sys": frozenset(["intern", "getsizeof", "getdefaultencoding", "audit", "is_finalizing", "displayhook"]),
     "posix": frozenset(["fspath", "fsencode", "fsdecode", "strerror", "_path_normpath", "_path_splitroot_ex"]),
     "nt": frozenset(["fspath", "strerror", "_path_normpath", "_path_splitroot", "_path_splitroot_ex"]),
-    "io": frozenset(["text_encoding"]),
+    "io": frozenset(["text_encoding"]), "_weakref": frozenset(["_remove_dead_weakref"]),
     "_contextvars": frozenset(["copy_context"]),  # torch's engine copies one; reads of its variables are observed
 }
 """Modules whose only pure functions are the listed ones."""
@@ -56,7 +56,8 @@ TYPES = frozenset(["builtins", "collections", "re", "_sre", "datetime", "decimal
                    "operator", "_thread", "types", "fractions", "_struct", "struct", "_hashlib", "_md5", "_sha1",
                    "_sha2", "_sha256", "_sha512", "_blake2", "zlib", "_json", "_csv", "numpy", "optree", "torch",
                    "_operator", "_collections", "_collections_abc", "_functools", "_abc", "contextvars",
-                   "_contextvars", "_ast", "ast", "scipy", "zoneinfo", "_zoneinfo", "unicodedata", "_elementtree"])
+                   "_contextvars", "_ast", "ast", "scipy", "zoneinfo", "_zoneinfo", "unicodedata", "_elementtree",
+                   "weakref"])
 """Modules whose C classes have methods that depend on the object only; the object's content is compared."""
 
 LOUD = frozenset(["now", "utcnow", "today", "__subclasses__", "locked", "_is_owned", "tofile", "dump", "cache_info",

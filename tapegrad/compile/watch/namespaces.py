@@ -8,7 +8,10 @@ import abc
 import decimal
 import logging
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from types import CellType
 from typing import Any
 
 from tapegrad.numbers.object_state import attributes
@@ -98,6 +101,25 @@ class Context(Namespace):
         return self.owner.get(default)
 
 
+class Weak(Namespace):
+    """A weak reference, absent once its object is gone: a strong one would keep that alive."""
+
+    __slots__ = ()
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        return default if self.owner() is None else self.owner
+
+
+class Entries(Namespace):
+    """The weak references in a table of them whose objects are there, by their keys."""
+
+    __slots__ = ()
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        found = self.owner.data.get(name)
+        return default if found is None or found() is None else found
+
+
 class Local(Namespace):
     """The current thread's attributes of a `threading.local`."""
 
@@ -135,6 +157,14 @@ class Settings(Namespace):
         return repr([(x.level, x.disabled) for x in loggers] + [logging.root.manager.disable])
 
 
+def holder(x: Any) -> Namespace | None:
+    """Return the namespace of the content of a context variable, a cell or a weak reference, None for other objects."""
+    kind = _HOLDERS.get(type(x))
+    return None if kind is None else kind(x)
+
+
+_HOLDERS: dict[type, type[Namespace]] = {ContextVar: Context, CellType: Contents, weakref.ref: Weak,
+                                         weakref.KeyedRef: Weak}
 SETTINGS = Settings(None)
 NAMED = Held.named | Typed.named
 

@@ -29,10 +29,10 @@ from tapegrad.compile.watch.code_names import LEADING, global_names
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.known_calls import is_setting, unknown
-from tapegrad.compile.watch.namespaces import SETTINGS
-from tapegrad.compile.watch.reads import Reads
+from tapegrad.compile.watch.namespaces import OF_ALL, SETTINGS, Entries
+from tapegrad.compile.watch.reads import NOBODY, Reads
 from tapegrad.compile.watch.unread import Unread, stored
-from tapegrad.compile.watch.world import OWN, QUIET, asked_environment, heard_in_python
+from tapegrad.compile.watch.world import OWN, QUIET, asked_entry, asked_environment, heard_in_python
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
@@ -59,6 +59,7 @@ class Observer:
         self.heard: dict[int, CodeType] = {}  # by id: two modules may hold equal code
         self.unread: list[Unread] = []  # attributes that hold external values and must not have been read
         self.computed: set[str] = set()  # computed names of attributes that were looked up
+        self.tables: dict[int, Entries] = {}  # tables of weak references, by id
         self.stop: Callable[[], None] | None = None
         self.depth = 0
 
@@ -107,6 +108,11 @@ class Observer:
                     for base in cls.__mro__[:-1]:
                         self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
                 return False  # the next call may concern another protocol
+            if (entry := asked_entry(code, frame)) is not None:
+                table, key = entry
+                entries = self.tables.setdefault(id(table), Entries(table))
+                self.reads.place(entries, key, f"a table of weak references, at {key!r},")
+                return False  # the next call may read another entry
             if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, code, frame.f_back):
                 return False
             self.heard[id(code)] = code
@@ -157,6 +163,9 @@ class Observer:
                 self.reads.place(SETTINGS, "thread", "the thread that runs it")
         elif fn is print:
             self.refuse("it prints", frame)
+        elif fn is globals:
+            self.known.discard(key)  # another module may call it
+            self.read_whole(getattr(frame.f_globals, "real", frame.f_globals), module)
         elif fn is pickle.dumps:
             self.reads.enter_by_name(library_of(module), False)  # it reads all attributes
         elif not caller or owner is not sys:
@@ -211,6 +220,12 @@ class Observer:
                 self.reads.place(vars(module := original(owner)), name, f"{module.__name__}.{name}")
             if name in LEADING:
                 self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), False)
+
+    def read_whole(self, scope: dict[str, Any], module: str) -> None:
+        """Note all names of a module whose `globals()` code asks for, and that none is added."""
+        if id(scope) not in self.reads.sized:
+            self.reads.attributes(scope, module, NOBODY, sized=True)
+            self.reads.note(scope, scope.keys() - OF_ALL, module)
 
     def looked_up(self, name: Any, frame: FrameType) -> None:
         """Note a module that a function looks up in `sys.modules`; a `name` that is no string stands for all."""

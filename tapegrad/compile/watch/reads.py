@@ -11,9 +11,8 @@ import threading
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
 from enum import Enum
-from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,14 @@ from tapegrad.compile.watch.checks import (
     Bytes,
     Cached,
     Check,
+    Counted,
     Edits,
     Never,
     Objects,
     Plain,
     Sample,
     container_check,
+    is_counter,
     is_sealed,
     tensor_check,
 )
@@ -59,12 +60,11 @@ from tapegrad.compile.watch.namespaces import (
     OF_ALL,
     SETTINGS,
     Attributes,
-    Contents,
-    Context,
     Held,
     Local,
     Namespace,
     Typed,
+    holder,
     own_names,
 )
 from tapegrad.compile.watch.world import (
@@ -74,7 +74,9 @@ from tapegrad.compile.watch.world import (
     NAMES,
     SILENT,
     is_opaque,
+    is_output,
     is_reader,
+    leads_to,
     reads_the_world,
 )
 from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
@@ -98,7 +100,7 @@ from tapegrad.tree.signature import Signature
 MOST = 50_000  # places; a function that reads more is not compiled
 _CONTAINERS = (list, tuple, deque, set, frozenset, dict, defaultdict, MappingProxyType)
 _IMMUTABLE = frozenset([FunctionType, MethodType, ModuleType, tuple, functools.partial])
-_NOBODY, _MAY_LACK = "nobody", ASKED | {"AttributeError", "Exception"}  # no owner: only mentioned names are noted
+NOBODY, _MAY_LACK = "nobody", ASKED | {"AttributeError", "Exception"}  # no owner: only mentioned names are noted
 
 
 class Reads:
@@ -214,7 +216,7 @@ class Reads:
                 self.place(there, name, label)
             elif not self.library and id(part) not in self.seen and (own := own_names(part)):
                 self.seen[id(part)] = (part, Plain(part))
-                self.attributes(own, label, _NOBODY, sized=False)
+                self.attributes(own, label, NOBODY, sized=False)
 
     def mention(self, names: Iterable[str]) -> None:
         """Add names by which code reads attributes, and note them in all open namespaces."""
@@ -291,7 +293,7 @@ class Reads:
         known = self.seen.get(id(x))
         if known is not None:
             return known[1]  # type: ignore[no-any-return]
-        if (why := reads_the_world(x, SILENT) or loud(x)):
+        if (why := reads_the_world(x, SILENT) or loud(x)) and not leads_to(x, self.inputs):
             self.refused = self.refused or f"{label} is {why}"
         self.seen[id(x)] = (x, Plain(x))
         self.seen[id(x)] = (x, check := self.content(x, label))
@@ -316,9 +318,8 @@ class Reads:
             self.enter_by_name(self.library, False)  # `getattr` under another name
         if kind is Tape:
             return Edits(x)
-        if kind is ContextVar or kind is CellType:
-            held = Context(x) if kind is ContextVar else Contents(x)
-            self.place(held, getattr(x, "name", "contents"), label)
+        if (held := holder(x)) is not None:
+            self.place(held, "contents", label)
             return Plain(x)
         if (runs := unheard(x)) is not None:
             self.follow(runs, label, runs=True)
@@ -332,7 +333,7 @@ class Reads:
             self.meet(x)
             return Plain(x)
         if isinstance(x, Iterator):
-            return Never()
+            return Plain(x) if is_output(x) else Counted(x) if is_counter(x) else Never()
         if kind_of(x) is not None:  # a user-defined subclass of a container, with attributes
             self.object(x, label)
             return container_check(self, x, label)
@@ -453,7 +454,7 @@ class Reads:
 
     def is_read_whole(self, owner: str) -> bool:
         """Return whether code may read any name of this owner's: the user's code ("") of all, a library's of both."""
-        return owner != _NOBODY and ("" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner))
+        return owner != NOBODY and ("" in self.by_name or owner in self.by_name or (bool(self.by_name) and not owner))
 
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
         """Note the attributes that code names, now or later; if `sized`, check too that none is added."""

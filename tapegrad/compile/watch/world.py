@@ -33,6 +33,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.numbers.formatting import plain
+
 INERT = ("logging", "re", "warnings", "tapegrad")  # modules whose objects hold many references, but no numbers
 GETTERS = (operator.attrgetter, operator.methodcaller)
 READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
@@ -115,6 +117,11 @@ def is_opaque(x: Any) -> str:
     return f"a {module}.{cls.__name__}, into which nobody can look"
 
 
+def is_output(x: Any) -> bool:
+    """Return whether a file such as `sys.stderr` can only be written to, by calls that are observed."""
+    return isinstance(x, io.TextIOWrapper) and not x.closed and not x.readable()
+
+
 def is_reader(x: Any) -> bool:
     """Return whether a C function or method reads attributes by computed names, or all attributes."""
     if type(x) is BuiltinFunctionType and (x in READERS or (x.__name__ in _FORMATS and isinstance(x.__self__, str))):
@@ -125,6 +132,11 @@ def is_reader(x: Any) -> bool:
 _FORMATS = frozenset(["format", "format_map"])
 _READING = frozenset(["__getattribute__", "__reduce_ex__", "__reduce__", "__getstate__", "__dir__"])
 _IN_C = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType)
+
+
+def leads_to(x: Any, known: set[int]) -> bool:
+    """Return whether a weak reference leads to nothing, or to an object whose id is known."""
+    return type(x) in (weakref.ref, weakref.KeyedRef) and (x() is None or id(x()) in known)
 
 
 def reads_the_world(x: Any, table: dict[type, str] = OBJECTS) -> str:
@@ -148,6 +160,20 @@ def asked_environment(code: CodeType, frame: FrameType) -> tuple[dict[Any, Any],
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
 
 
+def asked_entry(code: CodeType, frame: FrameType) -> tuple[Any, Any] | None:
+    """Return (table, key) of the entry of a WeakValueDictionary that a call of its methods reads, None for other calls
+    and for keys that are no plain values.
+    """
+    if code not in _WEAK_READS:
+        return None
+    table, key = frame.f_locals["self"], frame.f_locals["key"]
+    parts = [*map(plain, key if type(key) is tuple else (key,))]  # the trace guards numbers that it hashes
+    return (table, tuple(parts) if type(key) is tuple else parts[0]) if _KEYS.issuperset(map(type, parts)) else None
+
+
+_WEAK_READS = frozenset([getattr(weakref.WeakValueDictionary, name).__code__
+                         for name in ("get", "__getitem__", "__contains__")])
+_KEYS = frozenset([int, str, bytes, bool, float, type(None)])
 def _is_listed(table: dict[str, frozenset[str] | None], module: str, name: str) -> bool:
     names = table.get(module, frozenset())
     return names is None or name in names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -119,10 +120,41 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
     for k, size in zip(axes, sizes, strict=True):
         starts = np.arange(shape_of(y)[k] - size + 1)
         y = np.moveaxis(ops.take(y, starts[:, None] + np.arange(size), axis=k), k + 1, -1)
+    return _sharing(base, y, windows)
+
+
+@means(np.lib.stride_tricks.as_strided)
+def as_strided(x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True) -> Any:
+    base = as_array(x)
+    memory = views.laid(base)
+    sizes = memory.shape if shape is None else tuple(np.atleast_1d(static(shape)).tolist())
+    steps = memory.strides if strides is None else tuple(np.atleast_1d(static(strides)).tolist())
+    strided = np.lib.stride_tricks.as_strided(memory, sizes, steps, writeable=bool(static(writeable)))
+    there, wanted = _offsets(memory.shape, memory.strides).ravel(), _offsets(sizes, steps)
+    order = np.argsort(there, kind="stable")
+    at = order[np.searchsorted(there[order], wanted).clip(max=len(order) - 1)] if len(order) else order
+    if wanted.size and not (len(order) and np.array_equal(there[at], wanted)):
+        raise refused("np.lib.stride_tricks.as_strided", "it reads memory between or beyond the numbers of x",
+                      "the array that the memory belongs to, in place of x")
+    views.place(base).storage.reshaped = True
+    y = _sharing(base, ops.take(ops.reshape(base, (-1,)), at.reshape(sizes), axis=0), strided)
+    views.place(y).storage.held = "what as_strided returned is written to, and shares memory as no tape describes"
+    return y
+
+
+def _offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """Return the distance in bytes of each element of an array from the first."""
+    return functools.reduce(np.add.outer, [np.arange(n) * step for n, step in zip(shape, strides)], np.array(0))
+
+
+def _sharing(base: Any, y: Any, layout: Any) -> Any:
+    """Return `y`, which shares memory with `base` though no path of views leads to it; the layout decides whether it is
+    read-only.
+    """
     y = ops.copy(y)
     storage = views.place(y).storage
-    storage.layout, storage.reshaped = windows, True  # read-only
-    views.place(base).storage.relate(storage)  # the windows share memory with `x`, but no path of views leads to them
+    storage.layout, storage.reshaped = layout, True
+    views.place(base).storage.relate(storage)
     return y
 
 

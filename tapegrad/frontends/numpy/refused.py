@@ -18,9 +18,6 @@ refuse(np.save, np.savetxt, np.savez, np.savez_compressed, np.ndarray.dump, np.n
        try_=DROPPED)
 refuse(np.ndarray.base, why="which memory arrays share is not a question of values, and differs from run to run",
        try_="np.may_share_memory(x, y)")
-refuse(np.lib.stride_tricks.as_strided, why="it reads memory by strides, whatever array that belongs to",
-       derivative=True,
-       try_="np.lib.stride_tricks.sliding_window_view(x, shape), or an index")
 refuse(np.busday_count, np.busday_offset, np.is_busday, np.datetime_as_string, np.isnat, why="dates have no derivative",
        try_=DROPPED)
 refuse(np.ndarray.resize, why="it changes the array itself, and not its numbers",

@@ -55,6 +55,13 @@ def fixed(x: Any) -> Any:
     return guard_content(x) if dtype_of(plain(x)).kind in "iu" and not x._tracer.independent(peek(x)) else np.array(x)  # type: ignore[attr-defined]
 
 
+def integers(x: Any) -> Any:
+    """Return the indices of a new matrix, floats cut to integers as by SciPy."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(integers, x))
+    return ops.astype(x, dtype=np.dtype(int)) if isinstance(x, Traced) and dtype_of(plain(x)).kind == "f" else x
+
+
 def positions(x: Any, start: int = 1) -> Any:
     """Return a copy of a matrix that stores each number's position, counted from `start`, instead of the number."""
     return like(x, numbered(shape_of(x.data), start))
@@ -158,7 +165,7 @@ def _constructor(cls: Any, places: int) -> None:
         elif type(arg1) is tuple:
             data = as_array(arg1[0])
             given = numbered(shape_of(data))
-            make(self, (given, *fixed(arg1[1:])), shape, copy=copy, **how)
+            make(self, (given, *fixed(integers(arg1[1:]))), shape, copy=copy, **how)
             self.data = handed_on(data, self.data, given)
             return _as_dtype(self, dtype)
         else:

@@ -336,3 +336,18 @@ def test_a_traced_value_by_a_default_is_refused() -> None:
 
     with pytest.raises(tg.UnknownFunction, match="by another way"):
         tg.grad(f, 2.0)
+
+
+def test_an_object_that_keeps_its_hash_is_no_change_of_what_a_function_captured() -> None:
+    class Fluid:
+        def __init__(self, density: float) -> None:
+            self.density, self.kept = density, hash((self.__class__.__name__, 1 << 70))
+
+        def __hash__(self) -> int:
+            return self.kept
+
+    fluid = Fluid(3.0)
+
+    def f(a: Any) -> Any:
+        return so.root(lambda x: x ** 2 * fluid.density - a, [1.0]).x.sum()
+    assert tg.gradient(f, 12.0) == pytest.approx((1 / 12,))

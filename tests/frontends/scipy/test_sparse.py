@@ -298,6 +298,7 @@ BUILT: dict[str, Callable[[Any], Any]] = {
         ss.coo_array((v, (np.arange(5),)), shape=(5,)), axis=0).sum() ** 2} if hasattr(ss, "swapaxes") else {}),  # since SciPy 1.16
     **({"matrix_transpose": lambda v: (ss.matrix_transpose(ss.coo_array((v, PLACES), shape=(3, 3))) @ X) @ W}
        if hasattr(ss, "matrix_transpose") else {}),  # since SciPy 1.18
+    "places in floats": lambda v: np.sum((ss.csr_array((v, (v * 0 + [0, 1, 2, 0, 1], 0.7 + np.floor(v * 0))), shape=(3, 3)) @ X) ** 2),
     "a sum with a constant": lambda v: ((GLOBAL + ss.diags_array(v[:3])) @ X) @ W,
     "a constant times": lambda v: ((GLOBAL * v[0] + v[1] * GLOBAL).multiply(v[:3]) @ X) @ W,
     "a row of numbers": lambda v: ss.csr_array((v, ([0, 1, 2, 4, 5],)), shape=(6,)) @ np.r_[X, W],
