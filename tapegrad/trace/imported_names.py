@@ -367,6 +367,8 @@ def _named(code: CodeType, scope: dict[str, Any], captured: dict[str, Any]) -> I
                 yield from _of_module(module, frozenset(vars(module)) if whole and not is_installed(file_of(module))
                                       else names if taken is None else names & taken)
                 yield from map(_metaclass, _of_module(module, asked) if asked else ())
+                if taken is None and module is value and not is_installed(file_of(module)):
+                    yield module  # passed on as a value: other code may read any of its attributes
             if not issubclass(type(value), ModuleType):
                 yield value
 
@@ -411,7 +413,7 @@ def _of_module(module: ModuleType, names: frozenset[str]) -> Iterator[Any]:
         module = stack.pop()
         if not _is_closed(getattr(module, "__name__", "")):
             own = vars(module)
-            found = [own[name] for name in (names | _LAZY) & own.keys()]
+            found = [own[name] for name in ((names | _LAZY) & own.keys()) - _IMPORTER]
             inner = [part for part in found if issubclass(type(part), ModuleType) and id(part) not in seen
                      and str(part.__name__).startswith(f"{module.__name__.partition('.')[0]}.")]
             seen.update(map(id, inner))  # modules refer to each other
@@ -435,6 +437,7 @@ def _by_computed_names(code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
             yield from _by_computed_names(part, scope)
 
 
+_IMPORTER = frozenset(["__loader__", "__spec__"])  # they lead to whatever imports modules
 _LAZY = frozenset(["__getattr__"])  # a module's hook for lazy attributes
 
 

@@ -292,3 +292,19 @@ def test_of_classes_that_code_only_asks_for_and_of_names_of_other_modules_nothin
     assert {fn.__qualname__ for x in found for fn in x.functions} == {
         "of_kind", "Made.kind", "power", "Asking.__instancecheck__"}
     assert tg.gradient(of_kind, 3.0)[0] == pytest.approx(6.0)
+
+
+CHECKS = "import math\ndef go(x): return math.sin(x) if type(x) is float else -1000.0\n"
+
+
+@pytest.mark.parametrize("program", [
+    "def pick(): return checks\ndef f(x): return pick().go(x)", "def run(m, x): return m.go(x)\ndef f(x): return run(checks, x)",
+    "class Model:\n    def __init__(self, m): self.m = m\n    def loss(self, x): return self.m.go(x)\ndef f(x): return Model(checks).loss(x)",
+    "def made(): return {'q': [checks]}\ndef f(x): return made()['q'][0].go(x)", "def run(m, x): return m.go(x)\ndef f(x):\n    import module_of_checks as z\n    return run(z, x)",
+    "def outer():\n    m = checks\n    def run(x): return (lambda n: n.go(x))(m)\n    return run\nf = outer()"])
+def test_a_module_that_is_passed_on_is_followed(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks, script = types.ModuleType("module_of_checks"), types.ModuleType("script_of_checks")
+    for module, text in ((checks, CHECKS), (script, f"import module_of_checks as checks\n{program}\n")):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(text, vars(module))
+    assert tg.gradient(script.f, 0.7) == (math.cos(0.7),)  # `type(x) is float` in the other module
