@@ -108,7 +108,7 @@ class Observer:
                     for base in cls.__mro__[:-1]:
                         self.reads.mention([*vars(base), *vars(base).get("__annotations__", ())])
                 return False  # the next call may concern another protocol
-            if (entry := asked_entry(code, frame)) is not None:
+            if module == "weakref" and (entry := asked_entry(code, frame)) is not None:
                 table, key = entry
                 entries = self.tables.setdefault(id(table), Entries(table))
                 self.reads.place(entries, key, f"a table of weak references, at {key!r},")
