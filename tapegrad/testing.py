@@ -40,8 +40,8 @@ def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     labels: list[str] = []
     structures = [flatten(arg, name, leaves, labels) for name, arg in zip(argument_names(f, len(args)), args)]
     if any(map(is_tensor, leaves)):
-        raise ArgumentError("check_grads varies numbers and arrays, and no tensors", None,
-                            "torch.autograd.gradcheck, or arrays")
+        raise ArgumentError("check_grads varies numbers and arrays, not tensors", None,
+                            "torch.autograd.gradcheck, or pass arrays")
     free = [i for i, leaf in enumerate(leaves) if getattr(np.asarray(leaf), "dtype", np.dtype(object)).kind in "fc"]
 
     def total(*xs: Any) -> Any:  # captures as little as possible, since each trace flattens what it captures
@@ -92,7 +92,7 @@ def check_rule(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, atol: flo
         # not bit-exact: where the program called math's function, the replay calls NumPy's
         np.testing.assert_allclose(c, b, 1e-15, 0, err_msg="the replayed value")
         if not isinstance(a, type(b)) or shape_of(a) != shape_of(b):
-            raise AssertionError(f"the traced value is a {type_name(a)}, and fn's a {type_name(b)}")
+            raise AssertionError(f"the traced value is a {type_name(a)}, but fn returns a {type_name(b)}")
     if not any(np.asarray(leaf).dtype.kind in "fc" for leaf in leaves_of(expected)):
         return
     check_grads(fn, *args, rtol=rtol, atol=atol, eps=eps, **kwargs)

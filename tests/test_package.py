@@ -198,7 +198,7 @@ for call in (lambda: tg.value_and_grad(f, backend="torch"), tape.to_fx, lambda: 
         print(err.what, "|", err.try_)
 """
     out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True).stdout
-    torch, scipy = (f'{name} is not installed, and what was called needs it | pip install "tapegrad[{name}]"'
+    torch, scipy = (f'this call needs {name}, which is not installed | pip install "tapegrad[{name}]"'
                     for name in ("torch", "scipy"))
     assert out.splitlines() == [torch, torch, scipy]
 

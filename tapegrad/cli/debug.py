@@ -40,7 +40,7 @@ def run_find(options: argparse.Namespace) -> None:
     program = program_of(options)
     with np.errstate(all="ignore"):  # NumPy's warnings would only repeat the finding
         found = primal_of(program).find(options.kind, *program.args, **program.kwargs)
-    print(f"nothing is {options.kind}") if found is None else print_found(found)
+    print(f"no value is {options.kind}") if found is None else print_found(found)
 
 
 def run_step(options: argparse.Namespace) -> None:

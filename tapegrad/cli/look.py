@@ -44,7 +44,7 @@ def run_show(options: argparse.Namespace) -> None:
     """Print the tape, or every stage."""
     program = program_of(options)
     if program.tape is not None and options.args:
-        raise Failure("a saved tape is shown as it was recorded: give no values; play runs it on others")
+        raise Failure("a saved tape is shown as it was recorded: pass no values; play runs it with other values")
     show_program(program, options)
 
 
@@ -53,7 +53,7 @@ def show_program(program: Program, options: argparse.Namespace) -> None:
     name = getattr(options, "transform", None)
     if name is not None:
         if options.grad or options.stages:
-            raise Failure("--transform is of the program itself: leave out --grad and --stages")
+            raise Failure("--transform applies to the program itself: leave out --grad and --stages")
         tape = transformed(program, name)
         return print_tape(tape, options)
     tape = gradient_of(program, seed_of(options)) if options.grad and not options.stages else primal_of(program)
@@ -65,7 +65,7 @@ def transformed(program: Program, name: str) -> Tape:
     if name == "forward":
         return forwardtape(program.fn if program.tape is None else program.tape, *program.args, **program.kwargs)
     if program.tape is not None:
-        raise Failure(f"a saved tape holds one call: --transform {name} is of a function or an expression")
+        raise Failure(f"a saved tape contains one call: --transform {name} needs a function or an expression")
     if name == "taylor":
         return taylortape(program.fn, *program.args)
     if name in CALLS:

@@ -58,7 +58,7 @@ def load(what: str, given: list[str], known: list[str] | None = None) -> Program
         if name:
             named[name] = literal(value, name)
         elif named:
-            raise Failure(f"the value {text} stands after a named argument; give it before, or by name")
+            raise Failure(f"the value {text} follows a named argument; pass it before that, or by name")
         else:
             positional.append(literal(text, f"argument {len(positional) + 1}"))
     if is_saved(what.strip()):
@@ -118,7 +118,7 @@ def literal(text: str, name: str) -> Any:
         return _arrays(eval(compile(text.strip(), "<value>", "eval"), _namespace()))
     except Exception as err:
         why = "" if isinstance(err, (SyntaxError, NameError)) else f" ({type(err).__name__}: {err})"
-        raise Failure(f"{name}: {text.strip()!r} is no value{why}: give a Python literal or an expression of NumPy's, "
+        raise Failure(f"{name}: {text.strip()!r} is not a value{why}: give a Python literal or a NumPy expression, "
                       "such as 2.0, [1, 2], np.pi/4, (1.0, [2.0]) or \"'text'\", or pkg.mod:name") from None
 
 
@@ -180,7 +180,7 @@ def find(what: str) -> Callable[..., Any]:
     """Import the function `pkg.mod:function`."""
     fn = look_up(what, "no function")
     if not callable(fn):
-        raise Failure(f"{what} is no function: it is a {type(fn).__name__}")
+        raise Failure(f"{what} is not a function: it is a {type(fn).__name__}")
     return fn  # type: ignore[no-any-return]
 
 

@@ -47,8 +47,8 @@ class Unpacked:
             self.parameters = self.signature(structure)
         except _Intricate:
             if standalone:
-                raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which have "
-                                    "no source", None, "pass tuples, lists and dicts") from None
+                raise ArgumentError(f"the arguments of {tape.name} are nested in objects or shared lists, which cannot "
+                                    "be written as source", None, "pass tuples, lists and dicts") from None
             self.parameters = self.intricate()
 
     def flat(self) -> str:

@@ -139,12 +139,13 @@ class Attempt:
             if not self.compiled.backend.stores(stored.samples):
                 return self.effects.told()
         if len(fresh.places) > MANY and self._seconds_of(fresh) > self.path.last / 2:
-            return (f"the {len(fresh.places):,} places that it reads besides its arguments take as long to look at "
-                    "again as it takes to trace"), None
+            return (f"comparing the {len(fresh.places):,} values that it reads besides its arguments takes as long as "
+                    "tracing"), None
         if not self.compiled.backend.returns([op.val for op in unpacked(tape.result)[0] if type(op) is Call]):
             return 'it returns a tensor, for which there is backend="torch"', None
         if (branch := _branch_after(tape)) is not None:
-            return "it branches after an exchange with other processes, which no call may make twice", branch.where
+            return ("it branches after it has exchanged numbers with other processes, and tracing again would repeat "
+                    "the exchange"), branch.where
         lacking = unrecorded(tape)
         return ("" if lacking is None else f"it {lacking.expected[0]}"), None
 

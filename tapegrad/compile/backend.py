@@ -163,7 +163,7 @@ class Backend:
 
 def _refuse_tensors(f: Callable[..., Any], values: Iterable[Any]) -> None:
     if any(map(is_tensor, values)):
-        raise ArgumentError(f"{name_of(f)} is compiled for NumPy, and meets a tensor", None,
+        raise ArgumentError(f"{name_of(f)} is compiled for NumPy, but got a tensor", None,
                             'compile it for tensors: backend="torch"')
 
 

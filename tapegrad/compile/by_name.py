@@ -23,8 +23,8 @@ class ByName:
     def named(self, f: Any, again: Callable[..., Any]) -> None:
         """Take the name of `f`; `again` derives this function from it anew. Raises CallError if `f` is not callable."""
         if not callable(f) and not isinstance(f, Tape):
-            raise CallError(f"{brief(f)} is no function", user_location(),
-                            "the function alone: its arguments go to the function that is returned, "
+            raise CallError(f"{brief(f)} is not a function", user_location(),
+                            "pass the function alone, and the arguments to the function that is returned: "
                             "tg.value_and_grad(f)(x)")
         self.__name__ = name_of(f)
         self.__module__ = getattr(f, "__module__", None) or type(f).__module__

@@ -93,7 +93,7 @@ class Compiled(ByName, Generic[P, R]):
             if entry.reached is not None and not self._reaches(entry, args, kwargs):
                 continue
             if entry.apart and is_doubled(flatten_call(self.__wrapped__, args, kwargs)[1]):
-                self._missed("whether two arguments are one array")
+                self._missed("whether two arguments are the same array")
                 continue
             if entry.loses and strict():
                 self._missed(STRICT)
@@ -111,9 +111,10 @@ class Compiled(ByName, Generic[P, R]):
                     raise  # raised by another compiled function that the program calls
                 self._missed(miss.describe(), partial(self._failed, miss, entry, args, kwargs))
                 if running.exchanged > exchanged:
-                    raise GuardError(f"{self.__name__}: a compiled call has exchanged numbers with other processes, "
-                                     f"and does not fit: {miss.describe()} is another; traced, it would exchange them "
-                                     "twice", None, "tg.grad, which traces; or branches before the exchange") from miss
+                    raise GuardError(f"{self.__name__}: a compiled call exchanged numbers with other processes, then "
+                                     f"{miss.describe()} differed from its trace; tracing it again would repeat the "
+                                     "exchange", None,
+                                     "use tg.grad, which always traces, or branch before the exchange") from miss
                 continue
             except Unfit:
                 raise
@@ -266,16 +267,16 @@ class Compiled(ByName, Generic[P, R]):
                 if apart is not True and path not in attempt.stale:
                     belied = path
                     if path.state != "refused":
-                        self.refuse(path, f"what keeps changing is no input: {apart.was} before, and {apart.now} now",
+                        self.refuse(path, "a value that is not an argument changes from call to call: it was "
+                                          f"{apart.was}, and is now {apart.now}",
                                     apart.where)
             if belied is not None:
                 return belied
             self.new += 1
             if self.new == LOST and "idle" not in self._warned:
-                self._warn("lost", f"each of the last {LOST} calls of {self.__name__} that were traced took another "
-                                   "path than those before, by its arguments or its branches: from now on one such "
-                                   f"call in {SPARSE} is compared with those before it, and the others are only "
-                                   "traced. Pass numbers that change as floats or arrays, or use tg.grad")
+                self._warn("lost", f"the last {LOST} traced calls of {self.__name__} all had new argument types, "
+                                   f"shapes or branches: from now on only one such call in {SPARSE} is considered for "
+                                   "compilation. Pass numbers that change as floats or arrays, or use tg.grad")
             path = Path(skeleton, codes_of(self.__wrapped__, skeleton))
             paths.insert(0, path)
             if sum(map(len, self.paths.values())) > SEEN * self.max_tapes:
@@ -340,8 +341,9 @@ class Compiled(ByName, Generic[P, R]):
         """Warn, once, that each call changes what tapes are specialised to, so that no path recurs."""
         self._changing += 1
         if self._changing == CHANGING:
-            self._warn("refused", describe(self.__name__, f"{what}, by which its tapes are told apart", where,
-                                           "return what is to be kept, and store it outside; count in a buffer"))
+            self._warn("refused", describe(self.__name__, f"{what}, and each new value needs a new tape", where,
+                                           "return the new value and store it outside, or keep a count in an array or "
+                                           "tensor"))
 
     def _reaches(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether the program reaches the same parts of the arguments by its own names as when the tape was
@@ -354,17 +356,17 @@ class Compiled(ByName, Generic[P, R]):
         if entry.reached.among(walks) == entry.reached.places:  # type: ignore[union-attr]
             entry.earlier.note(args, kwargs)
             return True
-        self._missed("which of the arguments the program reaches by other names")
+        self._missed("which arguments the program also reads through globals or captured variables")
         return False
 
     def _evict(self) -> None:
         """Drop the least recently used tape."""
         self._drop(self._by_use(max(self._entries.values(), key=len))[-1])
         often = self.stats.guards.most_common(1)
-        because = f": what keeps changing is {often[0][0]}" if often else ""
+        because = f"; most often because this changes: {often[0][0]}" if often else ""
         self._warn("evicted",
-                   f"{self.__name__} has more than {self.max_tapes} tapes, and traces again and again{because}. "
-                   "Pass it as an array or a float if it is data, or raise max_tapes")
+                   f"{self.__name__} has more than {self.max_tapes} tapes, and keeps tracing new ones{because}. If it "
+                   "is data, pass it as an array or a float; or raise max_tapes")
 
     def _drop(self, entry: Entry | None) -> None:
         """Drop a tape, on all paths that it serves."""
@@ -389,9 +391,9 @@ class Compiled(ByName, Generic[P, R]):
         log.note(self.__name__, reason, stats.calls)
         if (not stats.hits and not self._warned and not stats.guards[STRICT] and (most := log.most) is not None
             and log.counts[most.kind, most.what] >= IDLE[most.kind]):
-            self._warn("idle", f"each of the {stats.calls} calls of {self.__name__} was traced: they took another "
-                               f"path than those before, or read another value. What changes most often: {most}. Its "
-                               f"explain() says more\n  try: {CURES[most.kind]}")
+            self._warn("idle", f"all {stats.calls} calls of {self.__name__} were traced, none ran compiled: each took "
+                               f"a new path or read a changed value. Most frequent change: {most}. "
+                               f"{self.__name__}.explain() lists the others\n  try: {CURES[most.kind]}")
 
     def _missed(self, what: str, told: Callable[[], str] | None = None) -> None:
         next(self.stats._misses)

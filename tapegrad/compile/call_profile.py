@@ -32,7 +32,7 @@ class CallProfile(Told):
     def texts(self) -> Iterator[str]:
         size = f", {count_of(self.operations, 'operation')}" if self.operations else ""
         yield f"{self.name}: {_time(self.call)} a call, by {self.how}{size}"
-        for what, time in (("the program itself", self.program), ("a traced call", self.traced)):
+        for what, time in (("the plain function", self.program), ("a traced call", self.traced)):
             yield f"  {what:<18}  {_time(time):>8}, {time / self.call:.3g} times as long"
         if self.why:
             yield f"every call is traced: {self.why}"

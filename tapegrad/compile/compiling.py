@@ -69,9 +69,10 @@ def compile(f: Any, *, backend: BackendName | None = None, device: Any = None, m
     chosen = choose(backend, device, mode, passes)
     if isinstance(f, Tape):
         if has_others(f.ops):
-            raise ArgumentError(f"{f.name} computes with exact numbers, or others of their own arithmetic, for which "
-                                "there is no faster code", None,
-                                "tape.play, or compile the function, which then traces at each call")
+            raise ArgumentError(f"{f.name} computes with exact numbers or a number type of its own, which cannot be "
+                                "compiled", None,
+                                "tape.play(...), or compile the function instead of the tape: it is then traced at "
+                                "each call")
         return chosen.compile(f)
 
     def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
@@ -117,7 +118,7 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
     Stats(traces=2, hits=1, misses=0)
     """
     if mesh is not None and (backend != "torch" or device is not None):
-        raise ArgumentError("mesh= is for tensors of torch, which lie where it says", user_location(),
+        raise ArgumentError("mesh= is for torch tensors, which are placed on its devices", user_location(),
                             'backend="torch", without device=')
     chosen = choose(backend, device, mode, passes) if mesh is None else choose("mesh", mesh, mode, passes)
     asked = wanted(argnums, captured)

@@ -37,14 +37,14 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Product:
 
     def product(*args: Any, **kwargs: Any) -> Any:
         if len(args) < 2:
-            raise ArgumentError("there is no vector", None,
-                                "tg.hvp(f)(x, v): it stands behind the argument that it belongs to")
+            raise ArgumentError("the vector v is missing", None,
+                                "tg.hvp(f)(x, v): pass the vector after its argument")
         places: Any = asked.among(len(args) - 1).argnums
         several, one = ((places,), True) if isinstance(places, int) else (places, False)
         at = max(several, default=-1) + 1
         given, vector = (*args[:at], *args[at + 1:]), args[at]
         if not one and not (isinstance(vector, (tuple, list)) and len(vector) == len(several)):
-            raise ArgumentError(f"the vectors are {brief(vector)}", None,
+            raise ArgumentError(f"the vectors argument is {brief(vector)}", None,
                                 f"a tuple of {len(several)}, one for each of the argnums")
         along = dict(zip(several, (vector,) if one else vector))
         tangents = [along.get(i) for i in range(len(given))]

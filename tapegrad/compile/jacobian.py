@@ -131,7 +131,7 @@ def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
         raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, get_args(Direction)))}")
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(f"chunk_size is {chunk_size!r}", None,
-                            "how many rows or columns to sweep at once, 1 or more; None for all")
+                            "the number of rows or columns to compute at once, 1 or more; None for all")
     return mode, chunk_size
 
 
@@ -166,13 +166,13 @@ class Layout:
                        if has_gradient(values[k])]
         self.inputs = {k: values[k] for k in self.places}
         if by_complex and not all(map(ops.is_complex, self.inputs.values())):
-            raise ArgumentError("an argument is real: it has no conjugate to differentiate by", None,
+            raise ArgumentError("an argument is real: there is no derivative by its conjugate", None,
                                 "complex(x), or x + 0j for an array")
         if not by_complex and any(map(ops.is_complex, self.inputs.values())):
-            raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is "
-                                "holomorphic", None,
-                                "tg.wirtinger(f)(z) for both, tg.holomorphic_derivative(f)(z), or the real and the "
-                                "imaginary part as arguments")
+            raise ArgumentError("an argument is complex: unless the function is holomorphic, there are two "
+                                "derivatives, by z and by its conjugate", None,
+                                "tg.wirtinger(f)(z) for both, tg.holomorphic_derivative(f)(z), or pass the real and "
+                                "imaginary parts as arguments")
         size_in, size_out = (sum(math.prod(shape_of(x)) for x in xs) for xs in (self.inputs.values(), self.leaves))
         hooked = any(op.fn is ops.hook for op in tape.ops)
         self.by_columns = mode == "forward" or (mode == "auto" and size_in <= size_out and not hooked)
@@ -389,7 +389,7 @@ class Derivative(OfCompiled):
                 if compiled.backend.met_tensor or not self._patience:
                     self._why = TENSORS if compiled.backend.met_tensor else f"{PATIENCE} calls in a row were traced"
                 return found
-            why = f"the first {self.often} calls with arguments of a kind are not compiled"
+            why = f"the first {self.often} calls with arguments of the same types and shapes are not compiled"
         compiled.directly(why)
         return self.trace_once(*args, **kwargs)
 

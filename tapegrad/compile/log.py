@@ -35,7 +35,7 @@ def say(name: str, what: str) -> None:
 
 for _kind in asked():
     if _kind not in KINDS:
-        say("TAPEGRAD_LOG", f"is to have lines of {_kind!r}, and there are those of {', '.join(KINDS)}")
+        say("TAPEGRAD_LOG", f"asks for {_kind!r}, but the known kinds are {', '.join(KINDS)}")
 
 
 def compiled_text(size: int, seconds: float, runs: str) -> str:
@@ -58,16 +58,16 @@ def failed(miss: Miss, fresh: Freshness | None, skeleton: Skeleton | None, args:
     """
     if miss.guard is not None:
         known, found = _found(miss, args, kwargs)
-        return f"{miss.describe()}: was {brief(miss.guard.expected)}" + (f", and is {brief(found)}" if known else "")
+        return f"{miss.describe()}: was {brief(miss.guard.expected)}" + (f", now {brief(found)}" if known else "")
     if fresh is not None and not fresh() and (changed := fresh.changed()) is not None:
         label, was, now = changed
-        return f"{label}: was {was}, and is {now}" if was else label
+        return f"{label}: was {was}, now {now}" if was else label
     if skeleton is not None:
         leaves = flatten_call(miss.tape.ops[0].val, args, kwargs)[1]
         for label, was, leaf in zip(skeleton.labels, skeleton.leaves, leaves):
             if was != (now := kind_of_leaf(leaf)):
-                return f"the kind of {label}: was {kind_text(was)}, and is {kind_text(now)}"
-    return "a static value of an argument, or how arguments are nested"
+                return f"the type or shape of {label}: was {kind_text(was)}, now {kind_text(now)}"
+    return "a non-numeric value in an argument, or the nesting of the arguments"
 
 
 def _found(miss: Miss, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:

@@ -209,6 +209,5 @@ class Entry:
 def describe(name: str, why: str, where: Location | None, cure: str = "") -> str:
     """Return why a path is not compiled, and what to try."""
     line = "" if where is None else f"\n  at {where}" + (f":  {where.source}" if where.source else "")
-    return (f"{name} is not compiled where {why}. What is no input cannot be replayed: such calls are traced, each "
-            f"anew, and stay right{line}"
-            f"\n  try: {cure or 'pass it as an argument'}")
+    return (f"{name} is not compiled, because {why}. A compiled call could not repeat that: its calls are traced each "
+            f"time, slower but correct{line}\n  try: {cure or 'pass it as an argument'}")

@@ -31,8 +31,8 @@ class Reason(NamedTuple):
     where: Location | None = None
 
     def __str__(self) -> str:
-        values = f" was {self.was}, and is {self.now}" if self.was else ""
-        values = ": its content is another" if self.was and self.was == self.now else values
+        values = f": was {self.was}, now {self.now}" if self.was else ""
+        values = ": its content has changed" if self.was and self.was == self.now else values
         line = f", at {self.where}" if self.where else ""
         line += f":  {self.where.source}" if self.where and self.where.source else ""
         return f"{self.what}{values}{line}"
@@ -56,7 +56,7 @@ class Reasons(Told):
             last = {(reason.kind, reason.what): reason for reason in self.last}
             yield from _counted({last.get(key, key[1]): count for key, count in self.counts.most_common()}, "reason")
         if self.paths:
-            yield "its paths, by their arguments"
+            yield "its paths, by the types and shapes of their arguments"
             yield from _counted(Counter(self.paths), "kind")
 
 
@@ -106,22 +106,23 @@ def reason_of(attempt: Any) -> Reason:
     if path is None:
         waiting: Path | None = attempt.waiting
         if waiting is not None:
-            return Reason("waits", "its path is long, and compiled once its traced calls have taken as long as that")
-        return Reason("branch", "many calls in a row took new paths, and are only traced")
+            return Reason("waits", "its path is long: it is compiled once tracing it has taken as long as compiling "
+                                   "would")
+        return Reason("branch", "many calls in a row took new paths, so this one is only traced")
     if path.state == "refused":
         return Reason("refused", path.reason)
     if attempt.changed is not None and (path.calls == 0 or path in attempt.stale):
         label, was, now = attempt.changed
         return Reason("read", label, was, now)
     if path.calls > 1 and attempt.compiled.missed:
-        return Reason("missed", f"its tape does not answer: {attempt.compiled.missed}")
+        return Reason("missed", f"a guard of its tape failed: {attempt.compiled.missed}")
     if path.calls:
         return Reason("again", "a path's second call is traced and compared with its first")
     others = [other for other in attempt.paths if other is not path]
     if others:
         return _of_new_path(others[0].skeleton, path.skeleton)
     known = [key for key, paths in attempt.compiled.paths.items() if paths and key != attempt.key]
-    return (Reason("arguments", "how many arguments there are, their keywords, or what surrounds the call",
+    return (Reason("arguments", "the number of arguments, their keywords, or the context of the call",
                    brief(known[-1]), brief(attempt.key)) if known else Reason("first", "the first call"))
 
 
@@ -130,11 +131,12 @@ def _of_new_path(last: Skeleton, new: Skeleton) -> Reason:
     if not new.is_like(last):
         for label, was, now in zip(new.labels, last.leaves, new.leaves):
             if was != now:
-                return Reason("arguments", f"the kind of {label}", kind_text(was), kind_text(now))
+                return Reason("arguments", f"the type or shape of {label}", kind_text(was), kind_text(now))
         told = last.structure.difference(new.structure)
-        return Reason("arguments", f"how arguments are nested, or one that is no number ({told})")
+        return Reason("arguments", f"the nesting of the arguments, or a non-numeric one ({told})")
     found = last.first_difference(new)
-    return Reason("branch", "the branch that was taken" if found.guards else "what was computed", found.was, found.now,
+    return Reason("branch", "the branch that was taken" if found.guards else "the operations that were recorded",
+                  found.was, found.now,
                   found.where)
 
 
@@ -142,7 +144,7 @@ def _progress(compiled: Any, path: Path, paths: list[Path]) -> str:
     """Return the condition under which a traced path is compiled."""
     if compiled.warmup is not None:
         return f"{compiled.warmup} of its calls were traced ({path.calls} so far)"
-    return (f"its traced calls have taken {seconds_to_compile(compiled, path):.2g} s, as compiling will "
+    return (f"its traced calls have taken {seconds_to_compile(compiled, path):.2g} s, the estimated time to compile it "
             f"({spent_on(path, paths):.2g} s so far)")
 
 
@@ -153,13 +155,13 @@ def state_of(compiled: Any, path: Path, paths: list[Path]) -> str:
     head = f"({', '.join(kinds if fitting >= len(kinds) else [*kinds[:fitting], '...'])})"
     state = path.state
     if state == "refused":
-        return f"{head} is traced for good: {path.reason}"
+        return f"{head} is always traced: {path.reason}"
     if state == "observed":
-        return f"{head} has a tape, which its next call compiles"
+        return f"{head} has a tape that its next call compiles"
     if state == "compiled":
         left = path.entry.backend.left(path.entry.run)  # type: ignore[union-attr]
-        return f"{head} runs compiled" + (f"; {count_of(left, 'call')} left machine code (an overflow, a division by "
-                                          "zero, a guard) and ran as NumPy's code" if left else "")
+        return f"{head} runs compiled" + (f"; {count_of(left, 'call')} left machine code (overflow, division by zero, "
+                                          "or a failed guard) and ran as NumPy code" if left else "")
     if is_due(compiled, path, paths):
         return f"{head} is observed by its next call, and compiled by the one after it"
     return f"{head} is traced until {_progress(compiled, path, paths)}"

@@ -90,9 +90,10 @@ class SparseDerivative(Derivative):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Traced) for x in leaves_of((args, kwargs, self._f))):
             raise ArgumentError(
-                "a sparse derivative is an array of SciPy's, which no tape holds: it cannot be differentiated",
+                "a sparse derivative is returned as a SciPy array, which is not traced: it cannot be differentiated "
+                "again",
                 user_location(),
-                "tg.jacobian, tg.hessian, tg.jvp or tg.hvp, inside a function that is traced",
+                "tg.jacobian, tg.hessian, tg.jvp or tg.hvp inside a traced function",
             )
         numbers, columns, starts, shape = super().__call__(*args, **kwargs)
         return sparse.csr_array(

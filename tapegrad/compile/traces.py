@@ -43,8 +43,9 @@ def laplacian(f: Callable[..., Any], chunk_size: int | None = None) -> Combined:
 def _trace(block: Any, x: Any, *_: Any) -> Any:
     shape = shape_of(x)
     if shape_of(block) != (*shape, *shape):
-        raise ArgumentError(f"the derivative with respect to x of shape {shape} has shape {shape_of(block)}, and no "
-                            "trace", None, "a function whose value has the shape of its first argument, an array")
+        raise ArgumentError(f"the derivative with respect to x of shape {shape} has shape {shape_of(block)}: its trace "
+                            "is not "
+                            "defined", None, "a function whose value has the shape of its first argument, an array")
     n = math.prod(shape)
     return ops.sum(ops.diagonal(ops.reshape(block, (n, n))))
 

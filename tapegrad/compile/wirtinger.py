@@ -73,8 +73,8 @@ def _check(name: str, a: Any, b: Any) -> None:
     at = tuple(int(i) for i in np.argwhere(~holds)[0])
     where = f" at [{', '.join(map(str, at))}]" if at else ""
     raise ArgumentError(f"{name} is not holomorphic here: df/dz is {brief(complex(a[at]))} and df/dz̄ is "
-                        f"{brief(complex(b[at]))}{where}, "
-                        "where the Cauchy-Riemann equations make it 0", user_location(),
+                        f"{brief(complex(b[at]))}{where}, which the Cauchy-Riemann equations require "
+                        "to be 0", user_location(),
                         f"tg.wirtinger({name})(z), which returns both")
 
 

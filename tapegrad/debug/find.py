@@ -96,7 +96,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
     leaves = leaves_of(tape, args, kwargs or {}) if args or kwargs else None
     if leaves is None and not all(map(has_value, tape)):
         raise ArgumentError(f"{tape.name or 'the tape'} has operations without values",
-                            try_="pass arguments, and it is replayed")
+                            try_="pass arguments, so that it is replayed")
 
     with Work("searching"), np.errstate(all="ignore"), collector:  # warnings would only repeat the finding
         flat = unroll(tape)

@@ -55,8 +55,8 @@ def kind_of(value: Any) -> str | None:
 def raise_for(seen: Visit, kind: str, call: Call) -> None:
     """Raise for a value that a call made or the program brought along."""
     message, cure = describe(seen, None, kind, NOT_FINITE[kind], LIMIT)
-    otherwise = ("give it finite numbers" if isinstance(seen.op, (Input, Constant)) else
-                 "tg.explain(f, *args), for what the gradient makes of it")
+    otherwise = ("pass finite numbers" if isinstance(seen.op, (Input, Constant)) else
+                 "tg.explain(f, *args) shows its effect on the gradient")
     raise NonFiniteError(f"{kind}, forward. {message}", call.where, cure or otherwise)
 
 

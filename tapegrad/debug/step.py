@@ -186,7 +186,7 @@ def _test(what: Where) -> Callable[[Operation, Any], bool]:
     if isinstance(what, int):
         return lambda op, value: (where := op.where) is not None and where.line == what
     if not isinstance(what, str):
-        raise ArgumentError(f"until: {what!r} is no place on a tape",
+        raise ArgumentError(f"until: {what!r} is not a place on a tape",
                             try_="a line, 12 or \"demo.py:12\", the name of an operation, or a function of both")
     file, _, line = what.rpartition(":")
     if file and line.isdigit():

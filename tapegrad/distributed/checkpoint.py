@@ -38,7 +38,7 @@ def read(path: str | Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (ValueError, EOFError, zipfile.BadZipFile) as err:
-        raise TapeFormatError(f"{path} is no checkpoint ({err})", user_location(), "another path") from err
+        raise TapeFormatError(f"{path} is not a checkpoint ({err})", user_location(), "another path") from err
 
 
 class Checkpoint:
@@ -68,7 +68,8 @@ class Checkpoint:
         structure = flatten(initial, "", found, [], shared=False)
         kept = [arrays[name] for name in map(str, range(len(found))) if name in arrays]
         if [part.shape for part in kept] != [*map(np.shape, found)] or len(kept) < len(arrays):
-            raise ArgumentError(f"{self.path} holds other numbers than are to be loaded", user_location(),
+            raise ArgumentError(f"{self.path} holds arrays of other shapes than the state to load",
+                                user_location(),
                                 "the file of this run, or another path")
         return structure.build([  # type: ignore[no-any-return]
             part.astype(x.dtype) if isinstance(x, np.ndarray) else type(x)(part[()]) for part, x in zip(kept, found)])

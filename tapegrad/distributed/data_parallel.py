@@ -60,8 +60,8 @@ def taken_apart(x: Any) -> tuple[np.ndarray, Nesting]:
     arrays = [np.asarray(leaf) for leaf in found]
     for leaf in arrays:
         if leaf.dtype not in (np.float16, np.float32, np.float64, np.complex64, np.complex128):
-            raise ArgumentError(f"{NAME}: value or gradient has numbers of dtype {leaf.dtype}, which are not added up "
-                                "over ranks", user_location(), "float64 or complex128")
+            raise ArgumentError(f"{NAME}: value or gradient has dtype {leaf.dtype}, which is not summed over ranks",
+                                user_location(), "float64 or complex128")
     numbers = [np.ascontiguousarray(leaf, complex).reshape(-1).view(float) if leaf.dtype.kind == "c" else leaf.ravel()
                for leaf in arrays]
     return (np.concatenate(numbers, dtype=float),
@@ -90,11 +90,12 @@ class DataParallel:
         self.places = [_place(f, self.__name__, name) for name in batch]
         by = [argnums] if isinstance(argnums, int) else [*argnums]
         if min(by, default=0) < 0:
-            raise ArgumentError(f"{NAME}: argnums={argnums!r} counts arguments from the last", user_location(),
-                                "argnums counted from 0")
+            raise ArgumentError(f"{NAME}: argnums={argnums!r} counts from the last argument", user_location(),
+                                "count argnums from 0")
         if {*self.places} & {*by}:
-            raise ArgumentError(f"{NAME}: {self.__name__} is to be differentiated by a batch argument", user_location(),
-                                "argnums of arguments that all ranks have alike; tg.value_and_grad, by its own rows")
+            raise ArgumentError(f"{NAME}: argnums names a batch argument of {self.__name__}", user_location(),
+                                "use argnums of arguments that are equal on all ranks; or tg.value_and_grad, by the "
+                                "rows of this rank")
         self._program = digest.digest([*digest.program(f), argnums, has_aux, batch, sharded, reduction])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -124,8 +125,8 @@ class DataParallel:
             agreed = [digest.digest(kinds), digest.digest(values), 0]
             total, seen = self._total(calls, path, [self._program, *agreed[:2]], every)
             if total.nesting is None:
-                raise ArgumentError(f"{NAME}: {self.__name__} was given no chunks", user_location(),
-                                    "a chunk at least on each rank, of no rows where there is nothing for it")
+                raise ArgumentError(f"{NAME}: {self.__name__} got no chunks", user_location(),
+                                    "pass at least one chunk on each rank, without rows if there is none for it")
             agreed = [digest.digest([*kinds, *total.nesting.shown]), agreed[1], 0 if self.sharded else seen]
         except Exception:
             with suppress(DistributedError):
@@ -136,7 +137,8 @@ class DataParallel:
             path.unlink(missing_ok=True)
         if self.reduction == "mean":
             if not rows:
-                raise ArgumentError(f"{NAME}: the batch of {self.__name__} has no rows, and no mean", user_location(),
+                raise ArgumentError(f"{NAME}: the batch of {self.__name__} has no rows, so it has no mean",
+                                    user_location(),
                                     'reduction="sum"')
             numbers = numbers / rows
         value, gradient = total.nesting.build(numbers)
@@ -161,7 +163,7 @@ class DataParallel:
                 total = part._replace(rows=total.rows + part.rows, numbers=total.numbers + part.numbers)
             elif number == done - 1 and kept is not None and seen != int(kept["seen"]):
                 raise ArgumentError(f"{NAME}: {path} was written for other chunks", user_location(),
-                                    "remove the file, or give the chunks in the same order")
+                                    "remove the file, or pass the chunks in the same order")
         return total, seen
 
     def _part(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[np.ndarray]) -> Part:
@@ -210,30 +212,30 @@ class DataParallel:
         sums = abs(one + two - both) <= tolerance
         means = abs(half * one + (count - half) * two - count * both) <= count * tolerance
         if np.isfinite(empty) and empty != 0:
-            raise ArgumentError(f"{NAME}: {self.__name__} is {empty:.6g} without rows, which each rank would add",
-                                user_location(), "add what depends on no row, a penalty say, outside; or the mean over "
-                                                 'rows, with reduction="mean"')
+            raise ArgumentError(f"{NAME}: {self.__name__} of an empty batch is {empty:.6g}, which each rank would add",
+                                user_location(), "add terms that do not depend on rows, such as a penalty, outside; or "
+                                                 'return the mean over rows, with reduction="mean"')
         if np.isfinite(both) and not (sums if self.reduction == "sum" else means):
             other = {"sum": "mean", "mean": "sum"}[self.reduction]
             raise ArgumentError(
-                f"{NAME}: {self.__name__} is no {self.reduction} over rows: {both:.6g} by {count} rows, {one:.6g} and "
-                f"{two:.6g} by {half} and {count - half} of them", user_location(),
+                f"{NAME}: {self.__name__} is not a {self.reduction} over rows: {both:.6g} for {count} rows, {one:.6g} "
+                f"and {two:.6g} for {half} and {count - half} of them", user_location(),
                 f'reduction="{other}"' if (means if self.reduction == "sum" else sums) else
-                "a sum or a mean of what each row gives; check=False for one that only random numbers make another")
+                "return a sum or mean over rows; check=False if only random numbers make it differ")
 
     def _sum(self, agreed: Sequence[int], part: Part, failed: bool = False) -> tuple[float, np.ndarray]:
         """Return the sums of rows and numbers over all ranks."""
         if size() == 1:
             return part.rows, part.numbers
         name, batch = self.__name__, ", ".join(map(str, self.batch))
-        said = [Agreed(self._program, f"{name} is another program, or has other options, than on other ranks",
-                       "the same source on all; call functions in the same order"),
-                Agreed(agreed[0], f"arguments or results of {name} have other dtypes, shapes or nesting than on other "
-                                  "ranks", "the same on all, but for the rows of the batch"),
-                Agreed(agreed[1], f"arguments of {name} besides {batch} have other values than on other ranks",
-                       "the same numbers on all: the same seed, or broadcast them from one"),
-                Agreed(agreed[2], f"the batch {batch} of {name} is another than on other ranks",
-                       "the whole arrays on each rank; sharded=True where each has rows of its own")]
+        said = [Agreed(self._program, f"the code or the options of {name} differ between ranks",
+                       "run the same source on all ranks, and call functions in the same order"),
+                Agreed(agreed[0], f"dtypes, shapes or nesting of arguments or results of {name} differ between ranks",
+                       "make them equal on all ranks, except for the rows of the batch"),
+                Agreed(agreed[1], f"values of arguments of {name} other than {batch} differ between ranks",
+                       "make them equal on all ranks: use the same seed, or broadcast them from one"),
+                Agreed(agreed[2], f"the batch {batch} of {name} differs between ranks",
+                       "pass the whole arrays on each rank; or sharded=True if each rank has its own rows")]
         return team(self.timeout).sum(said, part.rows, part.numbers, failed)
 
     def _rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
@@ -242,7 +244,7 @@ class DataParallel:
         for name, place in zip(self.batch, self.places):
             leaves = leaves_of(_at(self.__name__, name, place, args, kwargs))
             if not leaves or any(not isinstance(x, np.ndarray) or not x.ndim for x in leaves):
-                what = "a tensor" if any(map(is_tensor, leaves)) else "no array, or one without rows"
+                what = "a tensor" if any(map(is_tensor, leaves)) else "a value without rows"
                 raise ArgumentError(f"{NAME}: the batch argument {name!r} of {self.__name__} has {what}",
                                     user_location(), "NumPy arrays, one row for each example")
             found += leaves
@@ -304,7 +306,7 @@ def _place(f: Callable[..., Any], told: str, name: Any) -> int | str:
     if name in parameters or inspect.Parameter.VAR_KEYWORD in kinds:
         return str(name)
     raise ArgumentError(f"{NAME}: {told} has no argument {name!r}, which batch= names", user_location(),
-                        f"batch of these: {', '.join(parameters)}" if parameters else "the argument's number, from 0")
+                        f"batch of these: {', '.join(parameters)}" if parameters else "its number, from 0")
 
 
 def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, *,
@@ -344,6 +346,6 @@ def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_
     if reduction not in ("sum", "mean"):
         raise ArgumentError(f"{NAME}: reduction is {reduction!r}", user_location(), 'reduction="sum" or "mean"')
     if argnums is None:
-        raise ArgumentError(f"{NAME}: argnums is None, and the batch is not differentiated by", user_location(),
+        raise ArgumentError(f"{NAME}: argnums is None, but there is no gradient by the batch", user_location(),
                             "argnums=0, or several")
     return DataParallel(f, argnums, has_aux, names, sharded, reduction, check, timeout, options)

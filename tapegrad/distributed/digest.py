@@ -157,8 +157,7 @@ def _parts(x: Any, kinds: list[Any], numbers: list[Any]) -> list[Any]:
         made = x.__reduce_ex__(4) if copy is None else copy(x)  # the recipe by which copy and pickle rebuild it
     except Exception as err:  # a class of the user's may raise anything
         raise ArgumentError(f"an argument holds a {type(x).__qualname__}, which ranks cannot compare: {err}",
-                            user_location(), "pass what it is made of; capture it, where it may differ from rank to "
-                            "rank") from err
+                            user_location(), "pass its parts; or capture it if it may differ between ranks") from err
     if isinstance(made, str):  # the name of a global in its module
         return [made]
     call, *rest = made

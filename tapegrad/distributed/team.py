@@ -94,7 +94,7 @@ class Team:
                 needed("torch").from_numpy(bucket), group=self.group))
             if bucket[FAILED]:
                 raise DistributedError(self._who(int(bucket[FAILED]), int(bucket[WHO])), None,
-                                       "its own error, in its own output")
+                                       "see that rank's error in its own output")
             sums = [int(x) for x in bucket[DIGESTS:start]]
             count = len(halves)
             differ = [self.size * squares != half * half for half, squares in zip(sums[:count], sums[count:])]
@@ -106,7 +106,7 @@ class Team:
             self.room = len(numbers)
 
     def _who(self, count: int, sum_of_numbers: int) -> str:
-        what = "has raised an error; nothing was added up"
+        what = "raised an error; nothing was summed"
         return f"rank {sum_of_numbers - 1} {what}" if count == 1 else f"{count} of {self.size} ranks: each {what}"
 
     def _begin(self) -> None:
@@ -122,15 +122,16 @@ class Team:
     def _together(self, call: Callable[[], Any]) -> None:
         """Make a collective call; raise DistributedError if a rank does not join."""
         if self.ended:
-            raise DistributedError(f"an earlier sum over ranks has failed: {self.ended}", None, "start all anew")
+            raise DistributedError(f"an earlier sum over ranks failed: {self.ended}", None, "restart all ranks")
         try:
             call()
         except RuntimeError as err:
             self.ended = str(err).partition("\n")[0]
             raise DistributedError(
-                f"rank {self.rank}: no sum with the other {self.size - 1} ranks: one has ended, or has not come "
-                f"within {self.timeout:g} s ({self.ended})", None,
-                "the first error in the other ranks' output; timeout=, in seconds, where one may take longer") from err
+                f"rank {self.rank}: the sum with the other {self.size - 1} ranks failed: one has ended, or did not "
+                f"arrive within {self.timeout:g} s ({self.ended})", None,
+                "look for the first error in the other ranks' output; or set timeout=, in seconds, if a rank may take "
+                "longer") from err
 
 
 @functools.cache

@@ -167,12 +167,14 @@ def interposed(fn: Any) -> StandIn:
         leaves = [taken(x) if isinstance(x, Traced) and type(plain(x)) in (int, bool)
                   else np.asarray(x) if isinstance(x, jax.Array) else original(x) for x in leaves]
         if any(is_tensor(plain(x)) for x in traced):
-            raise refused(f"{name_of(fn)} of a tensor", "JAX takes no tensors", "x.numpy(), and torch.from_numpy of it")
+            raise refused(f"{name_of(fn)} of a tensor", "JAX does not accept tensors",
+                          "pass x.numpy(), and convert the result with torch.from_numpy")
         given = tuple([None if isinstance(x, _NUMBERS) else (type(x), x) for x in leaves])
         try:
             op = _call(fn, into, given)
         except TypeError as err:
-            raise refused(f"this call of {name_of(fn)}", str(err), "tg.from_jax of a function of the arrays") from err
+            raise refused(f"this call of {name_of(fn)}", str(err),
+                          "tg.from_jax of a function that takes the arrays") from err
         y = op(*[x for x, at in zip(leaves, given) if at is None])
         found, into = jax.tree_util.default_registry.flatten(y)
         if all(isinstance(plain(part), np.ndarray) for part in found):

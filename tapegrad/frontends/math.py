@@ -41,7 +41,7 @@ if hasattr(math, "fma"):  # Python 3.13
 # For traced numbers these return plain, guarded integers: Python calls the number's own __floor__, __index__ …
 CONSTANT.update([math.ceil, math.floor, math.trunc, math.comb, math.factorial, math.gcd, math.isqrt, math.lcm,
                  math.perm])
-leave(math.ulp, why="asks for a plain number: a traced one raises; np.spacing is recorded")
+leave(math.ulp, why="needs a plain number: a traced one raises; np.spacing is recorded")
 
 
 def means(fn: Callable[..., Any], *, constant: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -50,8 +50,8 @@ class OfMatrix:
 
 
 def _refusal(name: str) -> Exception:
-    return refused(f"{name} of an np.matrix", "its operators mean something else than an array's",
-                   "np.asarray(m), for the array; or a sparse array, csr_array in place of csr_matrix")
+    return refused(f"{name} of an np.matrix", "its operators differ from those of an array",
+                   "use np.asarray(m); or a sparse array, csr_array in place of csr_matrix")
 
 
 def _refusing(name: str) -> Callable[..., Any]:

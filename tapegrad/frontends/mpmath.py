@@ -45,8 +45,8 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def meaning(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
                 raise refused(f"mpmath.{name} with {', '.join(kwargs)}=",
-                              "it computes with another precision than the trace",
-                              "with mp.workdps(...): around the call that is differentiated")
+                              "it would compute with another precision than the trace",
+                              "put `with mp.workdps(...):` around the call that is differentiated")
             return composite(*[number(x, *args) for x in args if type(x) not in (type(mp), type(iv))])
         FOREIGN.update(dict.fromkeys(fns, meaning))
         OPAQUE.update(fns)

@@ -45,7 +45,7 @@ def hook(fn: Callable[[Any], Any], x: Any) -> Any:
     """
     if not callable(fn) or not is_leaf(x):
         raise ArgumentError(f"hook of {brief(fn)} and {brief(x)}", user_location(),
-                            "tg.hook(fn, x), of one number or array: several by a hook each")
+                            "tg.hook(fn, x) takes one number or array: use one hook for each")
     leaves: list[Any] = []
     structure = flatten(fn, "", leaves, [])
     captures = any(isinstance(leaf, Traced) for leaf in leaves)  # these proxies have expired when the sweep runs
@@ -89,7 +89,7 @@ def value(x: Any) -> Any:
     (3.0,)
     """
     if isinstance(x, Traced) and not x._tracer.independent(views.peek(x)):
-        unrepeatable("it takes the plain number of a traced value by tg.value")
+        unrepeatable("it uses the plain number of a traced value, by tg.value")
     while isinstance(x, Traced):
         x = x._val
     return x.copy() if isinstance(x, np.ndarray) else x

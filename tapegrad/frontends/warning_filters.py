@@ -74,7 +74,7 @@ def _enter(tracer: Any, fn: Any, context: Any) -> Any:
 def _exit(tracer: Any, fn: Any, context: Any, *error: Any) -> None:
     default = getattr(warnings, "_showwarning_orig", warnings.showwarning)
     if warnings.showwarning not in (context._showwarning, default):
-        unrepeatable("it has warnings shown by a function of its own")
+        unrepeatable("it replaces warnings.showwarning")
     fn(context, *error)
     running.filtering = [level for level in running.filtering if level.context is not context]
     _tell()

@@ -26,7 +26,7 @@ def needed(name: str) -> ModuleType:
         package = name.partition(".")[0]
         if str(err.name).partition(".")[0] != package:
             raise
-        raise MissingPackage(f"{package} is not installed, and what was called needs it", user_location(),
+        raise MissingPackage(f"this call needs {package}, which is not installed", user_location(),
                              f'pip install "{EXTRAS.get(package, package)}"') from err
 
 

@@ -55,7 +55,7 @@ def set_num_threads(n: int) -> None:
     >>> set_num_threads(before)
     """
     if type(n) is not int or n < 1:
-        raise ArgumentError(f"tapegrad cannot compute on {n!r} threads", None, "tg.set_num_threads(1), or more")
+        raise ArgumentError(f"the number of threads is {n!r}", None, "tg.set_num_threads(1), or more")
     COUNT[0] = n
     workers.cache_clear()
 

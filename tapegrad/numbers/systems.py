@@ -65,15 +65,15 @@ class System:
                 or op.__name__ in _ARRANGES):
             kind = next(kind.__name__ for kind, known in SYSTEMS.items() if known is self).lstrip("_")
             raise UnknownFunction(f"{op.__name__} has no exact meaning for {kind}", user_location(),
-                                  "arithmetic, or float(...) of the argument before it is passed: its gradient is then "
-                                  "a float")
+                                  "use arithmetic, or pass float(...) of the argument: its gradient is then a float")
 
 
 def check_decided(name: str, y: Any) -> None:
     """Raise UnknownFunction for an undecided comparison (None), as of overlapping intervals."""
     if y is None:
-        raise UnknownFunction(f"{name} of these numbers is neither true nor false", user_location(),
-                              "intervals that do not overlap: parts of these, each by itself")
+        raise UnknownFunction(f"{name} of these numbers is undecided: neither true nor false for the whole interval",
+                              user_location(),
+                              "split the intervals so that they do not overlap, and call the function for each part")
 
 
 def truth(x: Any) -> bool:
@@ -226,10 +226,10 @@ def refuse_unknown(x: Array, name: str) -> System | None:
     """Return the adapter of a number; refuse one of an unregistered class, since rules would mix floats into it."""
     kind: Any = type(x)
     if _is_unknown(kind):
-        raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a kind of number that tapegrad does "
-                              "not know", user_location(),
-                              f"float(x), or tapegrad.numbers.register({kind.__name__}), to have it differentiated in "
-                              "its own arithmetic")
+        raise UnknownFunction(f"{name} is a {kind.__name__} of {kind.__module__}, a number type that tapegrad does not "
+                              "support", user_location(),
+                              f"float(x), or tapegrad.numbers.register({kind.__name__}) to differentiate in its own "
+                              "arithmetic")
     return system_of(kind)
 
 
@@ -279,8 +279,8 @@ def converted(x: Any, kind: Any) -> Any:
     try:
         return kind(x)
     except (TypeError, ValueError) as err:
-        raise UnknownFunction(f"what becomes {kind.__name__} here is a {type(x).__name__}, which is none",
-                              user_location(), "all arguments as numbers of one kind") from err
+        raise UnknownFunction(f"a {type(x).__name__} cannot be converted to {kind.__name__} here",
+                              user_location(), "pass all arguments as numbers of one type") from err
 
 
 def is_complex_number(x: Array) -> bool:
@@ -348,8 +348,8 @@ def computes(frame: FrameType, x: Array) -> bool:
     if module == "mpmath.ctx_iv":  # it raises for unknown operands, and declines a number without an `_mpi_`
         if hasattr(x, "_mpi_"):
             return False
-        raise UnknownFunction(f"an interval beside a traced {type(x).__name__}", user_location(),
-                              "all arguments as intervals")
+        raise UnknownFunction(f"an interval combined with a traced {type(x).__name__}", user_location(),
+                              "pass all arguments as intervals")
     return module.partition(".")[0] in ("mpmath", "sympy")
 
 

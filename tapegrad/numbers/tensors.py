@@ -57,14 +57,15 @@ def check_dense(x: Any) -> None:
     if is_spread(x):
         return
     if is_distributed(x):
-        raise UnknownFunction(f"a {type(x).__name__}, which is spread over processes, is not traced", user_location(),
-                              "x.to_local(), and torch.distributed for what is exchanged; for a NumPy program "
-                              'tg.value_and_grad(f, backend="torch", mesh=mesh, placements={...})')
+        raise UnknownFunction(f"a {type(x).__name__}, which is distributed over processes, cannot be traced",
+                              user_location(),
+                              "x.to_local(), and torch.distributed for the communication; for a NumPy program "
+                              "tg.value_and_grad(f, backend=\"torch\", mesh=mesh, placements={...})")
     if x.layout is not sys.modules["torch"].strided or x.is_quantized or x.is_nested:
         kind, cure = (("quantized tensor", "x.dequantize()") if x.is_quantized
-                      else ("nested tensor", "a padded tensor and a mask") if x.is_nested
+                      else ("nested tensor", "use a padded tensor and a mask") if x.is_nested
                       else (f"tensor of layout {x.layout}", "x.to_dense()"))
-        raise UnknownFunction(f"a {kind} is not traced", user_location(), cure)
+        raise UnknownFunction(f"a {kind} cannot be traced", user_location(), cure)
 
 
 SPREAD: set[type] = set()  # tensor classes that are distributed over processes and can be traced

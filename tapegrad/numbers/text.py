@@ -37,9 +37,9 @@ class Text(str):
     def _check(self, name: str) -> None:
         tracer = self._traced_by()
         if tracer is not None and not tracer.closed:
-            err = ConcretizationError(f"{name}(text) of the text of a traced value, whose gradient would be lost",
+            err = ConcretizationError(f"{name}(text) reads the text of a traced value, whose gradient would be lost",
                                       user_location(),
-                                      "the value itself, or tg.value(x) to drop the gradient on purpose")
+                                      "use the value itself, or tg.value(x) to drop the gradient on purpose")
             tracer.refuse(err)
             raise err
 

@@ -68,8 +68,8 @@ def _refuse_gauge(part: Any, dy: Cotangent, what: str) -> None:
     """Raise MissingRule if a cotangent has more than rounding errors along what the decomposition leaves free."""
     part, dy = plain(part), plain(dy)
     if isinstance(part, np.ndarray) and part.size and np.abs(part).max() > 1e-8 + 1e-3 * np.abs(dy).max():
-        raise MissingRule(f"the function depends on {what}, which is arbitrary: it has no derivative", user_location(),
-                          "a function of what is determined: absolute values, projectors v @ v^H, U @ diag(s) @ Vh")
+        raise MissingRule(f"the function depends on {what}, which is not unique: it has no derivative", user_location(),
+                          "use unique quantities: absolute values, projectors v @ v^H, U @ diag(s) @ Vh")
 
 
 def _leading(u: Array, du: Any, k: int) -> tuple[Any, Any]:
@@ -85,7 +85,7 @@ def _leading(u: Array, du: Any, k: int) -> tuple[Any, Any]:
     if type(du) is ZeroTangent:
         return first, du
     free = adjoint(rest) @ du[..., k:]
-    _refuse_gauge(parts.skew(free), du, "the basis of a complement (full_matrices=True or mode='complete')")
+    _refuse_gauge(parts.skew(free), du, "the basis of an orthogonal complement (full_matrices=True or mode='complete')")
     return first, du[..., :k] - rest @ (adjoint(du[..., k:]) @ first)
 
 
@@ -128,9 +128,9 @@ def _refuse_cut(x: Array, rcond: Any) -> None:
     least = float(np.finfo(dtype_of(s)).eps) * builtins.max(shape_of(x)[-2:])
     bound = rcond[..., None] if shape_of(rcond) else rcond
     if any(logical_and(less_equal(s, bound * largest), greater(s, least * largest))):
-        raise MissingRule("the cut-off leaves out singular values that are not zero: the derivative of what is left is "
-                          "not known", user_location(),
-                          "a smaller rcond, or U, s, Vh = np.linalg.svd(a), and what is wanted of these")
+        raise MissingRule("the cut-off drops singular values that are not zero: the derivative of the truncated result "
+                          "is not implemented", user_location(),
+                          "a smaller rcond; or compute the result from U, s, Vh = np.linalg.svd(a)")
 
 
 def _pinv_tangent(ts: Any, y: Array, x: Array, rcond: Any = None, hermitian: bool = False) -> Any:

@@ -83,7 +83,7 @@ class Each(Op):
                     columns[i].append(part)
                 else:
                     raise UnlikeMembers(
-                        f"{self.op.__name__} returns {spec_of(part)} for member {k} of a batch, and "
+                        f"{self.op.__name__} returns {spec_of(part)} for member {k} of a batch, but "
                         f"{spec_of(columns[i][0])} for the first", None, "a Python loop over the members")
         found = [part if flag else None if part[0] is None else stack(*part, axis=0)
                  for part, flag in zip(columns, summed)]

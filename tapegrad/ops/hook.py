@@ -47,15 +47,16 @@ def _rule(x: Any, *captured: Any, fn: Any, tensors: bool = False,
         before = _captured(call) if copied else None
         dx = reading(lambda dy: wrap(call(unwrap(dy))) if tensors else call(dy), "the function of a hook")(given)
         if before is not None and not _is_same(before, _captured(call)):
-            raise MutationError("the function of a hook writes to what the program captured: the trace's copy, of "
-                                "which the write would be lost", user_location(),
-                                "a global list, or an attribute of a function; or a tensor's or an array's element")
+            raise MutationError("the function of a hook writes to an object that the program captured: the write would "
+                                "go to the trace's copy and be lost", user_location(),
+                                "write to a global list or an attribute of a function; or to an element of a tensor or "
+                                "array")
         if dx is None or dx is given:
             dx = dy
         if not is_leaf(unwrap(dx)) or shape_of(dx) != shape_of(dy):
             got = f"one of shape {shape_of(dx)}" if is_leaf(unwrap(dx)) else brief(dx)
             raise ArgumentError(f"the function of a hook returned {got} for a cotangent of shape {shape_of(dy)}",
-                                user_location(), "return a cotangent of that shape, or None to leave it as it is")
+                                user_location(), "return a cotangent of that shape, or None to leave it unchanged")
         return (*apart((dx,), dy), *[ZERO] * len(captured))
     return _value(x, fn=fn), hook_pullback
 
@@ -70,8 +71,8 @@ def _is_same(then: tuple[Structure, list[Any]], now: tuple[Structure, list[Any]]
 
 
 def _tangent(*args: Any, **kwargs: Any) -> Any:
-    raise ArgumentError("a hook changes cotangents, and forward mode has none", user_location(),
-                        "reverse mode: tg.grad, tg.pullback, tg.jacobian(f, mode=\"reverse\")")
+    raise ArgumentError("a hook applies to cotangents, and forward mode has none", user_location(),
+                        "use reverse mode: tg.grad, tg.pullback, tg.jacobian(f, mode=\"reverse\")")
 
 
 hook = define("hook", _value, Rrule(_rule), torch=_value, tangent=_tangent, batch=False, memory=FRESH,

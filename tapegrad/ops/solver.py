@@ -115,20 +115,21 @@ class Solver:
             raise self._refuse_draws()
         if any(is_memory(x) and not _same(x, then) for x, then in zip(held, before)) or _rebound(into, held, memo):
             raise MutationError(
-                f"a function that {self.name} calls changes what it captured, or its arguments",
+                f"a function that {self.name} calls changes captured objects or its arguments",
                 user_location(),
-                "a function that only reads; what it computes can be computed again from the solution",
+                "use a function that only reads; other results can be computed again from the solution",
             )
         if any(isinstance(x, Traced) for x in leaves_of(found)):
             raise refused(
                 self.name,
-                "a function that it calls reaches a traced value by another way than its arguments and captures",
-                "a closure's variable or args=, not a default or a global",
+                "a function that it calls uses a traced value that is neither an argument nor captured",
+                "pass it as a closure's variable or in args=, not as a default or a global",
             )
         return found
 
     def _refuse_draws(self) -> Exception:
-        return refused(self.name, "what it calls draws random numbers", "draw them before, into an array")
+        return refused(self.name, "a function that it calls draws random numbers",
+                       "draw them before the call, into an array")
 
     def _tangent(self, tangents: Sequence[Any], y: Any, *leaves: Any, into: Structure, wrt: Sequence[int]) -> Any:
         given = into.build(list(leaves))

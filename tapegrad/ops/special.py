@@ -68,12 +68,12 @@ def implementation(name: str, scalar: Callable[[float], float] | None = None) ->
 def _refused(name: str, argument: str) -> Callable[..., Any]:
     def derivative(*_: Any) -> Any:
         raise MissingRule(f"{name} has no derivative by its argument {argument!r}", user_location(),
-                          f"tg.stop_gradient({argument}); tg.gradient, where the function captured it; or hand it over "
-                          "by keyword")
+                          f"tg.stop_gradient({argument}); tg.gradient if the function captured it; or pass it by "
+                          "keyword")
     return derivative
 
 
-def check_real(name: str, x: Array, try_: str = "the unscaled function, and the scale written out") -> Any:
+def check_real(name: str, x: Array, try_: str = "use the unscaled function, and write out the scale") -> Any:
     """Return `x` if it is real; refuse complex numbers, for which SciPy has no function or one that is not holomorphic.
     """
     if isinstance(x, complex) or getattr(dtype_of(x), "kind", "f") == "c":
@@ -178,7 +178,7 @@ gammasgn = constant("gammasgn", implementation("gammasgn"),
 gammaln = special("gammaln", lambda _y, x: digamma(x), python=math.lgamma, means=(math.lgamma,), on_torch="lgamma")
 loggamma = special("loggamma", lambda _y, x: digamma(x))
 rgamma = special("rgamma", _by_rgamma, poles=False)
-_OF_REALS = "a real argument: SciPy has polygamma of no other"
+_OF_REALS = "use a real argument: SciPy's polygamma is real only"
 digamma = special("digamma", lambda _y, x: polygamma(check_real("digamma", x, _OF_REALS), n=1),
                   on_torch="digamma")
 polygamma = define("polygamma", lambda x, n: needed("scipy.special").polygamma(n, x),

@@ -99,8 +99,10 @@ def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, 
     key = tuple([STEERING[fact](x) for fact, x in zip(facts, steering)])
     row = table.rows.get(key)
     if row is None:
-        raise GuardError(f"no trace was taken this way: {', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}",
-                         None, "compile the function, which traces again, or trace it with these arguments")
+        raise GuardError("no recorded trace took this path: "
+                         f"{', '.join(f'{fact} {x!r}' for fact, x in zip(facts, key))}",
+                         None, "compile the function instead of the tape, since it traces again; or trace it with "
+                               "these arguments")
     # copies, because the tape may write to the results
     return tuple([x.copy(order="K") if isinstance(x, np.ndarray) else x for x in row])
 

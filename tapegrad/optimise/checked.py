@@ -28,16 +28,16 @@ def check_pass(name: str, tape: Any) -> None:
     try:
         tape.check()
     except TapeError as err:
-        raise CheckFailed(f"the pass {name} made a tape that does not hold together: {err.what}", err.where,
-                          "please report it") from err
+        raise CheckFailed(f"the pass {name} produced an invalid tape: {err.what}", err.where,
+                          "please report this") from err
 
 
 def check_call(name: str, found: Any, expected: Any) -> None:
     """Raise CheckFailed if a compiled call's result differs from a fresh trace's."""
     ours, theirs = leaves_of(found), leaves_of(expected)
     if len(ours) != len(theirs) or not all(map(_agree, ours, theirs)):
-        raise CheckFailed(f"a compiled call of {name} returned {brief(found)}, and a fresh trace {brief(expected)}",
-                          None, "please report it")
+        raise CheckFailed(f"a compiled call of {name} returned {brief(found)}, but a new trace {brief(expected)}",
+                          None, "please report this")
 
 
 def _agree(*leaves: Any) -> bool:

@@ -58,7 +58,7 @@ def optimise(tape: Tape, passes: Sequence[Pass] = DEFAULT, report: Report | None
     (True, True)
     """
     if not isinstance(tape, Tape):
-        raise ArgumentError(f"{brief(tape)} is no tape: tg.optimise makes tapes shorter, and minimises nothing", None,
+        raise ArgumentError(f"{brief(tape)} is not a tape: tg.optimise simplifies tapes, not functions", None,
                             "scipy.optimize.minimize(tg.value_and_grad(f), x, jac=True), or "
                             "tg.optimise(tg.trace(f, x)[1])")
     if has_others(tape.ops):  # numbers of other kinds: folding would compute in floats, or at today's precision

@@ -46,12 +46,12 @@ def verify(guard: Guard, value: Any) -> None:
     """Raise GuardError if a fact about a value differs from the recorded one."""
     if guard.fact == "raises":
         if not guard.expected.happens(value):
-            raise GuardError(f"this tape was recorded where there was {guard.expected!r}; now it is otherwise, and the "
-                             "program might take another path", guard.where, _TRACE_AGAIN)
+            raise GuardError(f"this tape was recorded with {guard.expected!r}; now that differs, and the program might "
+                             "take another path", guard.where, _TRACE_AGAIN)
         return
     if guard.fact == "recorded":
         what, cure = guard.expected
-        raise GuardError(f"the program {what}: the tape does not say what a replay would give", guard.where, cure)
+        raise GuardError(f"the program {what}: a replay could not reproduce that", guard.where, cure)
     found = fact_of(guard, value)
     if not is_as_recorded(guard, found):
         check_precision(guard)

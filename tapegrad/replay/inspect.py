@@ -56,8 +56,8 @@ class Interpreter:
         if tape.result is None:
             tape.check()
         if len(values) != len(tape.inputs) - 1:
-            raise ArgumentError(f"{tape.name or 'the tape'} has {count_of(len(tape.inputs) - 1, 'input')}, and "
-                                f"{count_of(len(values), 'value')} came")
+            raise ArgumentError(f"{tape.name or 'the tape'} has {count_of(len(tape.inputs) - 1, 'input')}, and got "
+                                f"{count_of(len(values), 'value')}")
         run = _Interpreted(tape, values, self)
         deque(run, 0)
         return run.values[tape.result.id]

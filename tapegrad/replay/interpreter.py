@@ -439,12 +439,12 @@ def bind(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any], checked: boo
         recorded += [f"{name}=" for name in names]
         given = " and ".join([str(len(args)), *(f"{name}=" for name in kwargs)])
         raise ArgumentError(f"{tape.name} was recorded with {count_of(len(recorded), 'argument')} "
-                            f"({', '.join(recorded)}), and is given {given}", None,
-                            "a value for each; by keyword those that were recorded so")
+                            f"({', '.join(recorded)}), but got {given}", None,
+                            "pass a value for each; by keyword those that were recorded by keyword")
     kwargs = {name: kwargs[name] for name in names}  # in the order of the inputs
     signature, leaves, _ = flatten_call(tape.structure.fn, args, kwargs)
     if signature != tape.structure:
-        raise ArgumentError(f"the arguments of {tape.name} are nested otherwise than those it was recorded with: "
+        raise ArgumentError(f"the nesting of the arguments of {tape.name} differs from the recorded one: "
                             f"{tape.structure.difference(signature)}", None,
                             "trace the function again with these arguments")
     if checked:

@@ -88,8 +88,8 @@ def in_system(tape: Tape, given: list[Any]) -> tuple[Tape, list[Any]]:
     new.result = at[tape.result]
     for x, value in zip(tape.inputs[1:], given):
         if system(value) not in (None, known):
-            raise GuardError(f"{x.label or x.name} is {type_name(value)} beside {type_name(found)}: a tape computes in "
-                             "one number system", None, "arguments of one kind")
+            raise GuardError(f"{x.label or x.name} is {type_name(value)}, but another argument is {type_name(found)}: "
+                             "a tape computes in one number system", None, "pass arguments of one number type")
     return new, [known.convert(value, kind) if type(value) is int and type(x.val) is float else number(value)
                  for x, value in zip(tape.inputs[1:], given)]
 
@@ -101,7 +101,7 @@ def _has_array(tape: Tape, given: list[Any]) -> bool:
 
 def other(tape: Tape, x: Any, was: str, now: str, why: str = "", where: Any = None) -> GuardError:
     """Return the error for an argument of another kind."""
-    return GuardError(f"{x.label or x.name} was {was} when {tape.name} was recorded, and now is {now}{why}", where,
+    return GuardError(f"{x.label or x.name} was {was} when {tape.name} was recorded, and is now {now}{why}", where,
                       "trace the function again with these arguments")
 
 
@@ -115,11 +115,11 @@ def check_numbers(tape: Tape, changed: list[tuple[Operation, Any]]) -> None:
         if type(op) is not Call or not any(arg in reached for arg in op.args if isinstance(arg, Operation)):
             continue
         if not (type(op.fn) is Op and (op.fn.pythonic or op.fn.is_ufunc) and not op.kwargs):
-            raise other(tape, *described(changed), f", of which {op.fn.__name__} may be something else", op.where)
+            raise other(tape, *described(changed), f", for which {op.fn.__name__} may give another result", op.where)
         if settles(op, reached, highest):
             continue
         if is_tensor(op.val):
-            raise other(tape, *described(changed), ": torch may make something else of it", op.where)
+            raise other(tape, *described(changed), ": torch may give another result for it", op.where)
         reached.add(op)
 
 
@@ -153,10 +153,10 @@ def check_tensors(tape: Tape, given: list[tuple[Operation, Any]]) -> None:
         old, now = (None if is_number(part) else numpy_dtype(plain(part).dtype) for part in (x.val, new))
         if old is None or now is None or now.kind != old.kind or known.setdefault(old, now) != now:
             raise other(tape, x, f"a tensor of {old}", type_name(new) if now is None else f"one of {now}",
-                        ": torch may make something else of it")
+                        ": torch may give another result for it")
     fixed = {numpy_dtype(op.val.dtype) for op in tape.ops if type(op) is Constant and is_tensor(op.val)}
     if any(old != now and old in fixed for old, now in known.items()):
-        raise GuardError(f"{tape.name} computes with tensors of its own, of the precision that it was recorded with",
+        raise GuardError(f"{tape.name} contains constant tensors of the precision that it was recorded with",
                          None, "trace the function again with these arguments")
 
 

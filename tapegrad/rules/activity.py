@@ -48,9 +48,10 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
 def _check_kept(tape: Tape, guard: Guard, wrt: Collection[int]) -> None:
     x = guard.args[0]
     if not _is_whole(x.val) and not is_inert(x, wrt):
-        raise ConcretizationError(f"{tape.name} goes on by the plain number of {x.name}, by which nobody "
-                                  "differentiated when it was recorded",
-                                  guard.where, "a tape of the function itself, differentiated by that")
+        raise ConcretizationError(f"{tape.name} uses the plain number of {x.name}, which was not differentiated when "
+                                  "the tape was recorded",
+                                  guard.where, "record a gradient tape of the function itself, with respect to that "
+                                               "value")
 
 
 def differentiated(tape: Tape) -> Collection[int]:

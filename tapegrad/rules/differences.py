@@ -43,7 +43,7 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
     ('3.46150019', True)
     """
     if method not in _STEPS:
-        raise ArgumentError(f"there is no method {method!r} of differences", None, '"central" or "complex"')
+        raise ArgumentError(f"there is no difference method {method!r}", None, '"central" or "complex"')
     scale = _STEPS[method] if step is None else step
     op = _named(fn, "differences_of")
     read = reading(fn, op.__name__)
@@ -84,8 +84,9 @@ def differences(fn: Callable[..., Any], method: Literal["central", "complex"] = 
         return max(found)
 
     def refuse(*_: Any, **__: Any) -> Any:
-        raise MissingRule(f"{op.__name__} is differentiated by differences, which have no derivative", None,
-                          "a rule of its own, written in NumPy: @tg.primitive and @tg.rrule")
+        raise MissingRule(f"{op.__name__} is differentiated by finite differences, which have no derivative themselves",
+                          None,
+                          "write a rule for it in NumPy: @tg.primitive and @tg.rrule")
 
     pulled, pushed = (Op(f"{op.__name__}_{what}", run, Joint(refuse), spec=UNSIZED, effects=NESTED, tangent=refuse)
                       for what, run in (("pullback", pull), ("pushforward", push)))

@@ -27,7 +27,7 @@ def _pair(op: Op, found: Any) -> Any:
     """Return the result of a rule; raise ArgumentError unless it is a pair of a value and a function."""
     if isinstance(found, (tuple, list)) and len(found) == 2 and callable(found[1]):
         return found
-    raise ArgumentError(f"the rule of {op.__name__} returned {brief(found)}, and no pair of the value and the pullback",
+    raise ArgumentError(f"the rule of {op.__name__} returned {brief(found)}, not a pair of the value and the pullback",
                         user_location(), "return y, pullback")
 
 
@@ -139,9 +139,9 @@ def _parts(op: Op) -> tuple[Op, Op, list[str]]:
 
     def refuse() -> Any:
         raise MissingRule(
-            f"the rule of {op.__name__} is to be differentiated, and cannot be traced: {', '.join(why)}",
+            f"the rule of {op.__name__} must be differentiated, but cannot be traced: {', '.join(why)}",
             where_of(op.rule),
-            "write its pullback in NumPy, and what it calls in C as a primitive with a rule of its own: "
+            "write its pullback in NumPy, and make C functions that it calls primitives with a rule of their own: "
             "@tg.primitive, @tg.rrule",
         )
 

@@ -61,8 +61,8 @@ def reading(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
         except ValueError as err:
             if "read-only" not in str(err):
                 raise
-            raise MutationError(f"{name} writes to its argument, which is not its own", user_location(),
-                                "x = x.copy() in it, first") from err
+            raise MutationError(f"{name} writes to its argument, which other code uses too", user_location(),
+                                "copy the argument first, x = x.copy()") from err
 
         def own(part: Any) -> Any:
             return next((x for x, view in zip(args, given) if part is view), part)

@@ -65,12 +65,12 @@ def define(name: str, impl: Callable[..., Any],
     if any(isinstance(fn, np.ufunc) for fn in (impl, *means)):
         facts.setdefault("memory", FRESH)
     if "memory" not in facts:
-        raise TypeError(f"the op {name!r} does not say in whose memory its result lies: memory=FRESH for nobody's, "
+        raise TypeError(f"the op {name!r} does not declare the memory of its result: memory=FRESH for new memory, "
                         "VIEW, view_of(argument), SHARED ...")
     if facts.get("spec") is None:
         if ufunc is None:
-            raise TypeError(f"the op {name!r} does not say of what type its result is: a family of rules.types, "
-                            "opaque(why) where nobody knows before it runs")
+            raise TypeError(f"the op {name!r} does not declare the type of its result: a family of rules.types, or "
+                            "opaque(why) if it is not known before the op runs")
         facts["spec"] = by_ufunc(ufunc, impl)
     op = Op(name, impl, rule, **facts)
     for fn in means:
@@ -92,9 +92,9 @@ def lowering(backend: str, *ops: Op) -> Callable[[Any], Any]:
     def decorate(own: Any) -> Any:
         for op in ops:
             if backend in op.lower and (backend, op) not in REGISTERED:
-                raise DuplicateRule(f"{op.__name__} says itself what {backend} has for it",
+                raise DuplicateRule(f"{op.__name__} already declares its {backend} implementation",
                                     user_location_of_definition(), "keep one of the two")
-            _claim((backend, op), f"what {backend} has for {op.__name__}")
+            _claim((backend, op), f"the {backend} implementation of {op.__name__}")
             op.lower[backend] = own
         return own
     return decorate
@@ -157,7 +157,7 @@ def constructs(*functions: Any, interposed: bool = False) -> Callable[[Callable[
 def _claim(key: Any, what: str) -> None:
     here = user_location_of_definition()
     if key in REGISTERED:
-        raise DuplicateRule(f"{what} is registered already, at {REGISTERED[key]}", here, "keep one of the two")
+        raise DuplicateRule(f"{what} is already registered, at {REGISTERED[key]}", here, "keep one of the two")
     REGISTERED[key] = here
 
 

@@ -76,7 +76,7 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         here = user_location_of_definition()
         if op.has_rule:
             there = where_of(op.rule) or REGISTERED.get(op.__name__) or "tapegrad's own rules"
-            raise DuplicateRule(f"{op.__name__} has a rule already, at {there}", here, _instead(op, "rrule"))
+            raise DuplicateRule(f"{op.__name__} already has a rule, at {there}", here, _instead(op, "rrule"))
         if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
@@ -89,9 +89,9 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 def _instead(op: Op, rule: str) -> str:
     """Return the advice for a refused second rule: tapegrad's own rules hold in all programs."""
     if OPS.get(op.__name__) is op:
-        return (f"a function of your own that calls {op.__name__}, under @tg.primitive, and @tg.{rule} for that: "
+        return (f"put @tg.primitive on a function of your own that calls {op.__name__}, and @tg.{rule} for that: "
                 f"tapegrad's rule of {op.__name__} stays")
-    return "keep one of the two; to try another one, define the function anew before it"
+    return "keep one of the two; to try another one, define the function again before it"
 
 
 def is_triple(op: Any) -> TypeGuard[Call]:
@@ -131,11 +131,12 @@ def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         op, here = op_of(fn), user_location_of_definition()
         if op.tangent is not None or op.pointwise:
             there = where_of(op.tangent) or REGISTERED.get(op.__name__)
-            raise DuplicateRule(f"{op.__name__} has a tangent already, at {there}", here, _instead(op, "frule"))
+            raise DuplicateRule(f"{op.__name__} already has a tangent, at {there}", here, _instead(op, "frule"))
         if not isinstance(fn, Op) and (known := FOREIGN.get(fn)) is not op:
             if known is not None:
-                raise DuplicateRule(f"{op.__name__} is a program in other functions, which have tangents", here,
-                                    "a function of your own that calls it")
+                raise DuplicateRule(f"{op.__name__} is recorded as the functions that it calls, which have tangents",
+                                    here,
+                                    "write a rule for a function of your own that calls it")
             REGISTERED.setdefault(fn, here)
             set_meaning(fn, op)
         op.tangent, op.loose = Frule(reading(rule, f"the forward rule of {op.__name__}"), here), False

@@ -20,7 +20,7 @@ def align(tape: Tape, fields: Fields, guards: bool = True) -> tuple[list[Operati
     """
     start = reverse_start(tape)
     if start == len(tape):
-        raise ArgumentError(f"the tape of {tape.name or 'nothing'} has no reverse sweep to show beside it",
+        raise ArgumentError(f"the tape of {tape.name or 'nothing'} has no reverse sweep to show next to it",
                             try_="tg.gradtape(f, *args).show('mirror'), or tape.show('tree')")
     forward = listed(tape.ops[:start], fields, guards)
     beside: dict[Operation, list[Operation]] = {op: [] for op in forward}

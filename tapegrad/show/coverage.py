@@ -56,7 +56,7 @@ def entry(name: str, value: Any, space: str = "") -> Entry:
     """
     meaning = FOREIGN.get(value)
     if isinstance(meaning, Refusal):
-        return Entry(name, "refused", f"{meaning.why}; try {meaning.try_}", meaning.derivative)
+        return Entry(name, "refused", f"{meaning.why}; try: {meaning.try_}", meaning.derivative)
     if isinstance(meaning, Op):
         kind = "differentiable" if meaning.differentiable else "non-differentiable"
         return Entry(name, kind, f"op {meaning.__name__}", meaning.differentiable)

@@ -59,7 +59,7 @@ class Diff(Displayed):
 
     def __init__(self, old: Tape, new: Tape) -> None:
         if not isinstance(new, Tape):
-            raise ArgumentError(f"a tape is compared with a tape, and this is a {type(new).__name__}",
+            raise ArgumentError(f"a tape can only be compared with a tape, not with a {type(new).__name__}",
                                 try_="tape.diff(tg.primitivize(tape))")
         self.old, self.new = old, new
         with collector:

@@ -72,32 +72,32 @@ TRACED = {
 
 REFUSED = {
     "scipy.special": {
-        "several values in one, of which no derivative is known here":
+        "returns several values at once; no derivative is implemented":
             """
             assoc_legendre_p assoc_legendre_p_all legendre_p legendre_p_all sph_harm_y sph_harm_y_all
             sph_legendre_p sph_legendre_p_all""",
     },
     "scipy.integrate": {
-        "compiled code makes its steps: solve_ivp, odeint": "LSODA complex_ode ode",
-        "terms are summed until they are small: a sum of so many terms": "nsum",
-        "points of compiled code: quad, nquad": "qmc_quad",
+        "compiled code computes its steps: use solve_ivp or odeint": "LSODA complex_ode ode",
+        "terms are summed until they are small: sum a fixed number of terms": "nsum",
+        "compiled code chooses its points: use quad or nquad": "qmc_quad",
     },
     "scipy.interpolate": {
-        "FITPACK chooses the knots by values: RBFInterpolator, LSQBivariateSpline":
+        "FITPACK chooses the knots by values: use RBFInterpolator, LSQBivariateSpline":
             """
             RectSphereBivariateSpline SmoothBivariateSpline SmoothSphereBivariateSpline bisplrep splprep""",
-        "compiled code: griddata by its values, RegularGridInterpolator":
+        "compiled code: use griddata differentiated by its values, or RegularGridInterpolator":
             """
             CloughTocher2DInterpolator LinearNDInterpolator NearestNDInterpolator""",
         "generalized eigenvalues": "AAA",
         "compiled code computes it": "sproot",
     },
     "scipy.signal": {
-        "what it finds is chosen by values, in compiled code": "peak_prominences peak_widths remez",
-        "compiled code, reached by this name: scipy.ndimage.convolve1d": "sepfir2d",
+        "compiled code chooses its result by values": "peak_prominences peak_widths remez",
+        "compiled code: use scipy.ndimage.convolve1d": "sepfir2d",
     },
     "scipy.optimize": {
-        "what it finds is chosen by values, in compiled code":
+        "compiled code chooses its result by values":
             """
             isotonic_regression linear_sum_assignment milp quadratic_assignment""",
     },
@@ -107,10 +107,10 @@ REFUSED = {
             ConvexHull Delaunay HalfspaceIntersection SphericalVoronoi Voronoi cKDTree""",
     },
     "scipy.spatial.distance": {
-        "it asks for plain numbers": "jaccard",
+        "it needs plain numbers": "jaccard",
     },
     "scipy.stats": {
-        "its density is compiled, or has no derivative by a parameter":
+        "its density is compiled code, or has no derivative by a parameter":
             """
             gausshyper genhyperbolic geninvgauss invwishart ksone kstwo kstwobign landau levy_stable ncf
             nchypergeom_fisher nchypergeom_wallenius nct ncx2 poisson_binom skellam studentized_range truncate
@@ -144,16 +144,16 @@ CONSTANT = {
         "settings": "set_backend skip_backend set_global_backend register_backend get_workers set_workers",
     },
     "scipy.integrate": {
-        "classes that others are made of": "DenseOutput OdeSolver",
+        "base classes": "DenseOutput OdeSolver",
         "warnings": "IntegrationWarning ODEintWarning",
         "takes counts alone": "lebedev_rule newton_cotes",
     },
     "scipy.interpolate": {
-        "knots, which are chosen": "generate_knots",
+        "chooses knots by values": "generate_knots",
         "removed from SciPy": "interp2d",
     },
     "scipy.optimize": {
-        "what solvers are told, and tell":
+        "options and results of solvers":
             """
             BFGS Bounds BroydenFirst HessianUpdateStrategy InverseJacobian KrylovJacobian LbfgsInvHessProduct
             LinearConstraint NonlinearConstraint OptimizeResult RootResults SR1 bracket check_grad
@@ -161,7 +161,7 @@ CONSTANT = {
         "errors and warnings": "NoConvergence OptimizeWarning",
     },
     "scipy.stats": {
-        "ranks, counts, and what is made of them":
+        "ranks, counts and their statistics":
             """
             ansari anderson_ksamp barnard_exact binomtest boschloo_exact brunnermunzel bws_test chatterjeexi
             cramervonmises_2samp cumfreq fisher_exact fligner friedmanchisquare kendalltau kruskal ks_2samp
@@ -182,7 +182,7 @@ CONSTANT = {
     },
     "scipy.spatial": {
         "pictures": "convex_hull_plot_2d delaunay_plot_2d voronoi_plot_2d",
-        "places": "tsearch",
+        "indices": "tsearch",
         "an error": "QhullError",
     },
     "scipy.spatial.distance": {

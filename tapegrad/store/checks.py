@@ -23,25 +23,25 @@ def fail(what: str, try_: str = "") -> NoReturn:
 def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        fail("a key stands twice in one object")
+        fail("a key occurs twice in one object")
     return found
 
 
 def no_constant(name: str) -> NoReturn:
-    fail(f"{name} is no number of JSON")
+    fail(f"{name} is not a JSON number")
 
 
 def count(x: Any, below: float = math.inf) -> int:
     """Return an integer from 0 to less than `below`, a count or an index; refuse others."""
     if type(x) is not int or not 0 <= x < below:
-        fail(f"{x!r} where a number from 0 to {below} must stand")
+        fail(f"{x!r} in place of a number from 0 to {below}")
     return x
 
 
 def text(x: Any) -> str:
     """Return printable text, which cannot control a terminal; refuse other values."""
     if type(x) is not str or not x.isprintable():
-        fail(f"{x!r} where plain text must stand")
+        fail(f"{x!r} in place of plain text")
     return x
 
 
@@ -57,11 +57,11 @@ def check_call(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             return
         if (kwargs.get("method") not in DRAWS
             or not (source is GLOBAL or isinstance(source, (Operation, np.random.Generator, np.random.RandomState)))):
-            fail("a draw from what is no random generator")
+            fail("a draw from an object that is not a random generator")
     if fn is default_rng and kwargs.get("make") not in (np.random.default_rng, np.random.RandomState):
         fail("a random generator of an unknown kind")
     if fn is pack:
         into = kwargs.get("into")
         if (not isinstance(into, (Structure, ValueAndGradients))
             or len(args) != into.size + isinstance(into, ValueAndGradients)):
-            fail("pack with another number of parts than its structure has")
+            fail("a pack whose number of parts differs from its structure")

@@ -58,7 +58,7 @@ class Nest:
                 if type(part) is not int or not 0 <= part < len(nodes):
                     raise TapeFormatError("a part of an argument that is not in the file")
                 if part >= number and nodes[part][0] not in _RECORDS:
-                    raise TapeFormatError("a part of an argument that holds itself")
+                    raise TapeFormatError("a part of an argument that contains itself")
                 if part < number:
                     depth[number] = max(depth[number], depth[part] + 1)
                     size[number] = min(size[number] + size[part], MAX_PARTS + 1)
@@ -77,7 +77,7 @@ class Nest:
             order = self.below(root)
             leaves = sorted(self.rows[i][1] for i in order if self.rows[i][0] == "leaf")
             if leaves != list(range(size)) or any(type(leaf) is not int for leaf in leaves):
-                raise TapeFormatError("a structure with another number of leaves than it says")
+                raise TapeFormatError("a structure whose number of leaves differs from the stated one")
             nodes = {i: self.node(self.rows[i], start) for i in order}
             for i, node in nodes.items():
                 self.connect(node, [nodes[part] for part in self.parts[i]], self.rows[i])
@@ -101,10 +101,10 @@ class Nest:
         if kind in ("static", "fresh"):
             value = reader.value(leafy)
             if kind == "fresh" and not isinstance(value, (set, bytearray)):
-                raise TapeFormatError("a set that is none")
+                raise TapeFormatError("an invalid set")
             return fixed(value) if kind == "static" else Fresh(value)
         if type(leafy) is not bool:
-            raise TapeFormatError("a part that says neither that it has leaves nor that it has none")
+            raise TapeFormatError("a part that does not state whether it has leaves")
         count = len(more[0])
         if kind in _EXAMPLES:
             return Container(_EXAMPLES[kind](reader, count, *more[1:]))
@@ -120,7 +120,7 @@ class Nest:
         reader = self.reader
         found: list[Any] = [name if type(name) is str else Item(reader.value(name[1])) for name in names]
         if len(found) != count or len(set(spread(found))) != count:
-            raise TapeFormatError("an object whose parts and names differ in number")
+            raise TapeFormatError("an object with different numbers of parts and names")
         if kind == "captured":
             cls: Any = None if made_by is None else reader.among_given(made_by)
             if not isinstance(cls, type) or issubclass(cls, (dict, list)):
@@ -159,14 +159,14 @@ class Nest:
 def _named(reader: Any, count: int, cls: type) -> Any:
     found = reader.cls(cls)
     if not issubclass(found, tuple) or len(found._fields) != count:
-        raise TapeFormatError(f"{found.__name__} is no named tuple of {count}")
+        raise TapeFormatError(f"{found.__name__} is not a named tuple of {count}")
     return tuple.__new__(found, range(count))
 
 
 def _keys(reader: Any, count: int, keys: Any) -> dict[Any, int]:
     found = {key: i for i, key in enumerate(spread(map(reader.value, keys)))}
     if len(found) != count or len(keys) != count:
-        raise TapeFormatError("a dict whose keys and values differ in number")
+        raise TapeFormatError("a dict with different numbers of keys and values")
     return found
 
 

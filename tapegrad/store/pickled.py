@@ -31,13 +31,13 @@ def reduced(tape: Tape) -> Reduced:
     try:
         content = b"".join(to_bytes(tape, handed=handed))
     except TapeFormatError as err:
-        raise TapeFormatError(f"the tape cannot be pickled, as tape.save cannot save it: {err.what}", err.where,
+        raise TapeFormatError(f"the tape cannot be pickled, because tape.save cannot save it: {err.what}", err.where,
                               err.try_) from None
     for name, x in handed.items():
         handed[name] = x = _in_its_module(x) if isinstance(x, Op) else x
         if not _is_found(x):
-            raise TapeFormatError(f"the tape of {tape.name} cannot be pickled: it uses {name}, which pickle finds "
-                                  "under no name of a module", None,
+            raise TapeFormatError(f"the tape of {tape.name} cannot be pickled: it uses {name}, which cannot be "
+                                  "imported by a name", None,
                                   f"tape.save(path), and tg.load(path, primitives={{{name!r}: ...}})")
     fn = tape.ops[0].val
     if callable(fn) and _is_found(fn):  # a tape can be played without it

@@ -93,7 +93,7 @@ def from_bytes(content: bytes, primitives: Given = (), name: str = "the file") -
     except TapeFormatError as err:
         raise TapeFormatError(f"{name}: {err.what}", err.where, err.try_) from None
     except (*_DAMAGE, TapeError) as err:
-        raise TapeFormatError(f"{name} is no saved tape, or a damaged one: {type(err).__name__}: {err}") from None
+        raise TapeFormatError(f"{name} is not a saved tape, or is damaged: {type(err).__name__}: {err}") from None
 
 
 def _opened(content: bytes) -> tuple[bytes, memoryview]:
@@ -101,11 +101,11 @@ def _opened(content: bytes) -> tuple[bytes, memoryview]:
     end = content.find(b"\n", 0, 200)
     head = re.fullmatch(rb"%b (\d{1,9}) (\d{1,15}) (\d{1,15}) ([0-9a-f]{64})" % MAGIC.encode(), content[:max(end, 0)])
     if head is None:
-        fail(f"this is no saved tape: it does not begin with {MAGIC}")
+        fail(f"this is not a saved tape: it does not begin with {MAGIC}")
     version, size, rest = map(int, head.groups()[:3])
     if version != VERSION:
-        fail(f"a tape of format {version}, and this tapegrad reads format {VERSION}",
-             "the version of tapegrad that wrote it, or a newer one")
+        fail(f"a tape of format {version}, but this version of tapegrad reads format {VERSION}",
+             "use the version of tapegrad that wrote it, or a newer one")
     body = memoryview(content)[end + 1:]
     if len(body) != size + rest:
         fail(f"the file is damaged: it holds {len(body)} bytes after its first line, and should hold {size + rest}")
@@ -119,7 +119,7 @@ class Reader:
 
     def __init__(self, columns: Any, arrays: memoryview, given: Given, size: int) -> None:
         if type(columns) is not dict:
-            fail("the JSON is no object")
+            fail("the JSON is not an object")
         self.columns, self.bytes, self.size = columns, arrays, size
         self.given = dict(given) if isinstance(given, Mapping) else {handed_name(x): x for x in given}
         self.dtypes: dict[str, Any] = {}
@@ -133,7 +133,7 @@ class Reader:
         """Return a column; refuse one of another `length`."""
         found = self.columns.get(name)
         if type(found) is not list or (length is not None and len(found) != length):
-            fail(f"the column {name!r} is missing or of another length than the others")
+            fail(f"the column {name!r} is missing, or its length differs from the others")
         return found  # type: ignore[no-any-return]
 
     def tape(self) -> Tape:
@@ -182,16 +182,16 @@ class Reader:
                 op.code, op.lasti = self.places[count(line, len(self.places))]
             self.ops.append(op)
         if kwargs:
-            fail("keyword arguments of what is no call")
+            fail("keyword arguments of an operation that is not a call")
         if not self.ops or not isinstance(self.ops[0], Input):
-            fail("%1 is no input")
+            fail("%1 is not an input")
 
     def loop(self, number: Any) -> Any:
         """Return a loop with its body, which calls only earlier loops; the tape's check verifies that they fit."""
         rows = self.column("loops")
         row = rows[count(number, len(rows))]
         if type(row) is not dict:
-            fail("a loop is no object")
+            fail("a loop is not an object")
         body = Tape.__new__(Tape)
         body.ops, body._result, body.structure, body.name = [], None, None, text(row["name"])
         outer = self.columns, self.ops
@@ -203,7 +203,7 @@ class Reader:
         given, listed, carried = map(count, row["sizes"])
         runs = count(row["count"])
         if type(row["reverse"]) is not bool or (runs > len(steps[0]) if steps else runs > MAX_RUNS):
-            fail("a loop of too many runs, or in no direction")
+            fail("a loop with too many runs or an invalid direction")
         if runs:
             return Loop(body, runs, steps, given, listed, carried, row["reverse"])
         make = Subtape.kinds[text(row.get("kind", "checkpoint"))]
@@ -219,7 +219,7 @@ class Reader:
     def variable(self, number: int) -> Operation:
         """Return an earlier operation, by number."""
         if not 1 <= number <= len(self.ops):
-            fail(f"%{number} is referred to before it is made, or never is")
+            fail(f"%{number} is used before it is defined, or is never defined")
         return self.ops[number - 1]
 
     def argument(self, x: Any) -> Any:
@@ -232,7 +232,7 @@ class Reader:
         if type(callee) is int and callee < 0:
             op = Call(self.variable(-callee), given, kwargs)
             if not is_pullback(op.fn):
-                fail(f"a call of %{-callee}, which is no pullback")
+                fail(f"a call of %{-callee}, which is not a pullback")
             return op
         fn = self.functions[count(callee, len(self.functions))]
         op = Call(fn, given, kwargs)
@@ -268,14 +268,14 @@ class Reader:
         if kind is float or x is None or kind is bool or kind is str:
             return x
         if kind is not list or not x or type(x[0]) is not str or x[0] not in _READ:
-            fail(f"{str(x)[:40]} where a value must stand")
+            fail(f"{str(x)[:40]} in place of a value")
         return _READ[x[0]](self, *x[1:])
 
     def integer(self, x: Any) -> int:
         if type(x) is str and re.fullmatch(r"-?0x[0-9a-f]+", x):
             return int(x, 16)
         if type(x) is not int:
-            fail(f"{x!r} where an integer must stand")
+            fail(f"{x!r} in place of an integer")
         return x
 
     def number(self, name: Any, x: Any) -> Any:
@@ -285,7 +285,7 @@ class Reader:
             return np.frombuffer(bytes.fromhex(x), cls, 1)[0]
         found = self.value(x)
         if type(found) not in (bool, int, float, complex):
-            fail(f"{x!r} where a number must stand")
+            fail(f"{x!r} in place of a number")
         return cls(found)
 
     def stored(self, dtype: Any, shape: Any, axes: Any, start: Any) -> Any:
@@ -304,7 +304,7 @@ class Reader:
         """Return a dtype of numbers, by name."""
         if name not in self.dtypes:
             if type(name) is not str or not re.fullmatch(DTYPE, name):
-                fail(f"{name!r} where the dtype of numbers must stand")
+                fail(f"{name!r} in place of a numeric dtype")
             self.dtypes[name] = np.dtype(name)
         return self.dtypes[name]
 
@@ -328,7 +328,7 @@ class Reader:
         if type(row) is list and row[0] == "given":
             return op_of(found)
         if not callable(found) or isinstance(found, (type, Recorded)) or row[0] not in CALLED:
-            fail(f"{str(row)[:40]} where a function must stand")
+            fail(f"{str(row)[:40]} in place of a function")
         return found
 
     def handed(self, name: Any, wanted: type | None = None) -> Any:
@@ -336,10 +336,10 @@ class Reader:
         found = self.among_given(name)
         if found is None:
             short = name.rpartition(":")[2].rpartition(".")[2]
-            fail(f"the tape uses {name}, which was not given",
+            fail(f"the tape uses {name}, which was not passed",
                  f"tg.load(path, primitives={{{name!r}: {short.strip('<>') or 'fn'}}})")
         if not callable(found) or (wanted is not None and not isinstance(found, wanted)):
-            fail(f"{found!r} was given for {name}, which is a {'class' if wanted is type else 'function'}")
+            fail(f"{found!r} was passed for {name}, which is a {'class' if wanted is type else 'function'}")
         return found
 
     def among_given(self, name: Any) -> Any:
@@ -351,14 +351,14 @@ class Reader:
         """Return a class."""
         found = self.handed(row[1], type) if row[0] == "given" else self.value(row)
         if not isinstance(found, type):
-            fail(f"{str(row)[:40]} where a class must stand")
+            fail(f"{str(row)[:40]} in place of a class")
         return found
 
     def named(self, row: Any, *parts: Any) -> Any:
         """Return a named tuple."""
         cls = self.cls(row)
         if not issubclass(cls, tuple) or len(parts) != len(cls._fields):  # type: ignore[attr-defined]
-            fail(f"{cls.__name__} is no named tuple of {len(parts)}")
+            fail(f"{cls.__name__} is not a named tuple of {len(parts)}")
         return tuple.__new__(cls, map(self.value, parts))
 
     def enum(self, name: Any, member: Any) -> Any:
@@ -373,7 +373,7 @@ class Reader:
         cls = self.cls(error)
         called = self.value(fn)
         if not issubclass(cls, Exception) or not callable(called) or isinstance(called, type):
-            fail("a guard of an error expects none")
+            fail("a guard of an error that expects no error")
         given = tuple((text(kind), text(way)) for kind, way in self.keywords(settings or ()).items())
         if (not {kind for kind, _ in given} <= _KINDS or not {way for _, way in given} <= _WAYS
             or type(never) is not bool):
@@ -387,7 +387,7 @@ class Reader:
     def step(self, op: Any, args: Any, kwargs: Any) -> Step:
         found = self.function(op)
         if not isinstance(found, Op) or found.aliases != 0:
-            fail("a step that leads to no view")
+            fail("a step that does not lead to a view")
         return Step(found, tuple(map(self.value, args)), self.keywords(kwargs))
 
     # -- nesting
@@ -419,7 +419,7 @@ class Reader:
         """Set the function and the captured values of the signatures: as given, or as they were when saved."""
         signature, inputs = tape.structure, tape.inputs[1:]
         if sum(part.size for part in (*signature.parts, *signature.kwargs.values())) != len(inputs):
-            fail("the inputs are more or fewer than their nesting has places for")
+            fail("the number of inputs differs from their nesting")
         fn = self.ops[0].val
         captured = signature.function.size
         if type(fn) is Recorded:
@@ -430,8 +430,8 @@ class Reader:
             leaves: list[Any] = []
             function = flatten(fn, "", leaves, [], given=True)
             if len(leaves) != captured:
-                fail(f"{tape.name} captures {len(leaves)} numbers and arrays, and captured {captured} when the tape "
-                     "was saved", "leave it out: a replay takes what it had captured")
+                fail(f"{tape.name} captures {len(leaves)} numbers and arrays, but {captured} when the tape was saved",
+                     "leave it out: a replay then uses the saved captured values")
         for each in self.signatures:
             if each.function.size == captured:
                 each.fn, each.function = fn, function
@@ -443,7 +443,7 @@ class Reader:
 def _foreign(name: Any) -> Any:
     found = foreign(text(name)).get(name)
     if found is None:
-        fail(f"tapegrad knows no function {name}")
+        fail(f"tapegrad has no function {name}")
     return found
 
 

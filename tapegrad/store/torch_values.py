@@ -77,29 +77,29 @@ def _recorded(kind: Any, of: Any, *settings: Any) -> Any:
     ops_of_torch()
     made = importlib.import_module("tapegrad.frontends.torch.torchop").MADE
     if text(kind) not in made:
-        fail(f"{kind!r} where a kind of a function of torch's must stand")
+        fail(f"{kind!r} in place of a kind of torch function")
     if isinstance(of, str) and of not in functions():
-        fail(f"{text(of)!r} where a function of torch's that computes from tensors must stand")
+        fail(f"{text(of)!r} in place of a torch function of tensors")
     return made[kind](functions()[of] if isinstance(of, str) else _recorded(*of[1:]), *settings)
 
 
 def _dtype(name: Any) -> Any:
     found = getattr(torch, text(name), None)
     if not isinstance(found, torch.dtype):
-        fail(f"{name!r} where a dtype of torch's must stand")
+        fail(f"{name!r} in place of a torch dtype")
     return found
 
 
 def _device(name: Any) -> str:
     if not re.fullmatch(_DEVICE, text(name)):
-        fail(f"{name!r} where a device must stand")
+        fail(f"{name!r} in place of a device")
     return name  # type: ignore[no-any-return]
 
 
 def _class(name: Any) -> Any:
     """Return a class of tensors, by name."""
     if tuple(text(name).rpartition(".")[::2]) not in _CLASSES:
-        fail(f"{name!r} where a class of torch's must stand")
+        fail(f"{name!r} in place of a torch class")
     return torch.Tensor if name == "torch.Tensor" else torch.nn.Parameter
 
 

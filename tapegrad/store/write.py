@@ -139,7 +139,7 @@ class Writer:
             except Unsaved as err:
                 raise TapeFormatError(f"`{op!r}` cannot be saved: it holds {err}", op.where, _ADVICE) from None
             except RecursionError:
-                raise TapeFormatError(f"{op.name} cannot be saved: what it holds is nested too deep", op.where,
+                raise TapeFormatError(f"{op.name} cannot be saved: its content is nested too deep", op.where,
                                       _ADVICE) from None
         return {
             "name": printable(tape.name), "result": tape.result.id,
@@ -192,7 +192,7 @@ class Writer:
         fn = op.fn
         if isinstance(fn, Operation):
             if not is_pullback(fn):
-                raise Unsaved(f"a call of {fn.name}, which is no pullback")
+                raise Unsaved(f"a call of {fn.name}, which is not a pullback")
             return -fn.id
         key = ("function", id(fn))
         if key not in self.numbers:
@@ -215,7 +215,7 @@ class Writer:
     def subtape(self, fn: Subtape) -> Any:
         """Return the reference to another subtape, which stands among the loops with count 0."""
         if Subtape.kinds.get(fn.kind) is not type(fn):
-            raise Unsaved(f"{getattr(fn, '__name__', fn.noun)}, a {fn.noun} of a kind that no file has")
+            raise Unsaved(f"{getattr(fn, '__name__', fn.noun)}, a {fn.noun} of a kind that the format does not support")
         sizes = (len(fn.body.inputs) - 1, 0, 0)
         fields = [self.value(x) for x in fn.fields]
         self.loops.append({"count": 0, "sizes": sizes, "reverse": False, "steps": [], "kind": fn.kind, "fields": fields,
@@ -274,7 +274,7 @@ class Writer:
                     *map(self.value, x)]
         if callable(x):
             return self.callable(x)
-        raise Unsaved(f"{_described(x)}, which the format does not know")
+        raise Unsaved(f"{_described(x)}, which the format does not support")
 
     def integer(self, x: int) -> Any:
         return ["int", x if abs(x) < 2**63 else hex(x)]
@@ -282,7 +282,7 @@ class Writer:
     def array(self, x: Any) -> Any:
         """Return the reference to an array, whose bytes are written once."""
         if x.dtype.kind not in "biufc":
-            raise Unsaved(f"an array of {x.dtype}, which the format does not know")
+            raise Unsaved(f"an array of {x.dtype}, which the format does not support")
         if ("array", id(x)) not in self.numbers:
             # in memory order
             axes = [] if x.flags.c_contiguous else sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
@@ -300,7 +300,7 @@ class Writer:
             return ["global generator"]
         bits = type(x.bit_generator if hasattr(x, "bit_generator") else x._bit_generator).__name__
         if bits not in GENERATORS:
-            raise Unsaved(f"a random generator with the bits of {bits}, which the format does not know")
+            raise Unsaved(f"a random generator with the bit generator {bits}, which the format does not support")
         return ["generator", type(x).__name__, bits]
 
     def callable(self, x: Any) -> Any:
@@ -315,10 +315,10 @@ class Writer:
         if isinstance(x, Op) and (function := torch_values.written_op(x)) is not None:
             return function
         if isinstance(x, Op) and type(x) is not Op:
-            raise Unsaved(f"{name}, recorded whole, but not a function of torch's own" if "torch" in type(x).__module__
-                          else f"{name}, which has a tape of its own")
+            raise Unsaved(f"{name}, recorded as one operation, but not a function of torch"
+                          if "torch" in type(x).__module__ else f"{name}, which has a tape of its own")
         if isinstance(x, Op) and isinstance(getattr(x.impl, "__self__", None), Solver):
-            raise Unsaved(f"{name}, a solver of what functions of the program's say")
+            raise Unsaved(f"{name}, a solver that calls the program's functions")
         if isinstance(x, Op):
             return ["op", name] if OPS.get(name) is x else ["given", self.given(x)]
         if isinstance(x, type):
@@ -343,7 +343,7 @@ class Writer:
         """Return the name of a function, class or object that `load` must be given, and note it."""
         name = handed_name(x)
         if name.startswith("tapegrad.") and "<" in name:  # a reader cannot name or give it
-            raise Unsaved(f"{getattr(x, '__name__', name)}, which tapegrad has made while it traced")
+            raise Unsaved(f"{getattr(x, '__name__', name)}, which tapegrad made during the trace")
         self.handed[name] = x
         return name
 
@@ -387,7 +387,7 @@ class Writer:
             return [kind, node.leafy, children, *extra]
         bound = isinstance(node, Way) or (isinstance(node, Partial) and len(children) > 3)
         if bound and not bare:
-            raise Unsaved(f"an argument of type {node.cls.__name__}, which leads to others or has attributes")
+            raise Unsaved(f"an argument of type {node.cls.__name__}, which refers to others or has attributes")
         if isinstance(node, (Bound, Partial)) and not bound:
             return ["bound" if isinstance(node, Bound) else "partial", node.leafy, children]
         names = [["item", self.value(name.key)] if type(name) is Item else name for name in node.names]
@@ -412,7 +412,7 @@ class Writer:
         if isinstance(example, tuple) and hasattr(example, "_fields"):
             return "named", [["result", node.type.__name__] if results().get(node.type.__name__) is node.type
                              else self.callable(node.type)], children
-        raise Unsaved(f"a {node.type.__name__}, which is registered with optree, and which the format does not know")
+        raise Unsaved(f"a {node.type.__name__}, which is registered with optree but not supported by the format")
 
     def signature(self, x: Signature) -> int:
         """Return the number of a signature."""
@@ -455,8 +455,8 @@ def _described(x: Any) -> str:
 
 
 _TRANSIENT = (Pullback, JointPullback, Cotangents, Scatter, Accumulator)  # computed again by every replay
-_ADVICE = ("pass what the program computes with as numbers and arrays, and functions that have a name, which "
-           "tg.load(path, primitives={...}) is given")
+_ADVICE = ("use numbers, arrays and named functions in the program, and pass the functions to tg.load(path, "
+           "primitives={...})")
 
 _WRITE: dict[Any, Callable[[Writer, Any], Any]] = {
     int: Writer.integer,

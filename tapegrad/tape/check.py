@@ -15,7 +15,7 @@ NEIGHBOURS = 2  # operations shown on each side of a fault
 def check_is_tape(x: Any, transform: str) -> None:
     """Raise ArgumentError if the argument of a tape transform is not a tape (mostly it is a function)."""
     if not isinstance(x, Tape):
-        raise ArgumentError(f"{brief(x)} is no tape", None, f"tg.{transform}(tg.trace(f, x)[1])")
+        raise ArgumentError(f"{brief(x)} is not a tape", None, f"tg.{transform}(tg.trace(f, x)[1])")
 
 
 def check(tape: Tape) -> Tape:
@@ -46,7 +46,7 @@ def _misuse(tape: Tape, arg: Variable) -> str:
     if not isinstance(arg, Operation):
         return f"{arg.name} is a free variable"
     if arg not in tape:
-        return f"{arg.name} (`{arg!r}`) is a foreign variable: it stands on another tape, or was deleted"
+        return f"{arg.name} (`{arg!r}`) is a foreign variable: it is on another tape, or was deleted"
     return f"{arg.name} is used before its definition"
 
 

@@ -18,7 +18,7 @@ def failed(tape: Tape, op: Operation, err: Exception, given: list[Any] | None = 
     message = " ".join(str(err).split())
     what = f"{type(err).__name__}{': ' if message else ''}{message}"
     whose = f"{'the pullback of ' if pullback else ''}`{_cut(repr(op))}` of {tape.name or 'a tape'}"
-    advice = "tg.trace(f, *args)[1].step() shows the values it was made from" if pullback else ADVICE
+    advice = "tg.trace(f, *args)[1].step() shows the values it was computed from" if pullback else ADVICE
     new = like(type(err), f"{what}, raised by {whose}", op.where, advice, neighbourhood(tape, op, given))
     for name, value in vars(err).items():  # attributes of the original error, which a handler may read
         if name != "__notes__":

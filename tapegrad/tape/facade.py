@@ -26,7 +26,7 @@ def does(method: str) -> Callable[[T], T]:
     """Register the implementation, which receives the tape and the method's arguments; a second one raises KeyError."""
     def register(fn: T) -> T:
         if method in _done_by:
-            raise KeyError(f"{method}: {_done_by[method].__module__} does it already")
+            raise KeyError(f"{method}: {_done_by[method].__module__} already provides it")
         _done_by[method] = fn
         return fn
     return register

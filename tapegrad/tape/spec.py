@@ -76,7 +76,7 @@ class Spec:
         return self.type, self.dtype, self.shape, self.strides, self.device, self.parts
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a Spec does not change, nor does its {name}")
+        raise AttributeError(f"a Spec is immutable: its {name} cannot be set")
 
     def __reduce__(self) -> Any:
         return Spec, self._key()
@@ -297,14 +297,14 @@ class Absent:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _ANSWERS or self.spec.dtype is None:
-            raise AttributeError(f"a value that is absent, {self.spec or 'of which nothing is known'}, has no {name!r}")
+            raise AttributeError(f"an absent value, {self.spec or 'of unknown type'}, has no {name!r}")
         return getattr(self.spec, name)
 
     def __len__(self) -> int:
         return self.spec.shape[0] if self.spec.shape else len(self.spec.parts)
 
     def _read(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"a {self.spec or 'value'} was dropped, and is read all the same: an error of tapegrad's")
+        raise TypeError(f"a {self.spec or 'value'} was freed, but is still read: this is a bug in tapegrad")
 
     # methods that Python would otherwise supply or replace by a fallback
     __array__ = __bool__ = __eq__ = __ne__ = __iter__ = __getitem__ = _read

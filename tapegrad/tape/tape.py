@@ -259,7 +259,7 @@ class Tape(Methods):
         """Return the operation printed as `%ref`; a negative position counts from the end."""
         if isinstance(ref, Operation):
             if not (0 < ref.id <= len(self.ops) and self.ops[ref.id - 1] is ref):
-                raise MalformedTape(f"the operation `{ref!r}` does not stand on this tape")
+                raise MalformedTape(f"the operation `{ref!r}` is not on this tape")
             return ref
         number = ref.id if isinstance(ref, Variable) else ref
         if not 1 <= abs(number) <= len(self.ops):
@@ -305,7 +305,7 @@ class Tape(Methods):
         target = self[old]
         ops = (new,) if isinstance(new, Operation) else tuple(new)
         if not ops:
-            raise ArgumentError("replace: there is no operation to put in its place", target.where, "tape.delete(op)")
+            raise ArgumentError("replace: no operation was passed to put in its place", target.where, "tape.delete(op)")
         stand_in = ops[rebind_to]  # an index out of range fails before any change
         self.insert(target, *ops)
         self._rebind({target: stand_in}, skip=ops)
@@ -364,7 +364,7 @@ class Tape(Methods):
     def _adopt(self, op: Operation, at: int) -> None:
         """Bind free variables, refuse foreign ones, and compute a call's value if its arguments have values."""
         if op in self:
-            raise MalformedTape(f"`{op!r}` stands on this tape already", op.where,
+            raise MalformedTape(f"`{op!r}` is already on this tape", op.where,
                                 "make a new operation: call(fn, ...)")
         op.args = tuple(self._bind(arg, op, at) if isinstance(arg, Variable) else arg for arg in op.args)
         if isinstance(op, Call):

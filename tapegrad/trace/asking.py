@@ -70,10 +70,10 @@ def rounded_to(x: Any, ndigits: Any) -> int:
         where = user_location()
         if where is not None:
             warnings.warn_explicit(
-                f"the derivative of what is rounded to {count_of(digits, 'digit')} is 0, and no gradient flows through "
+                f"the derivative of a number rounded to {count_of(digits, 'digit')} is 0, so no gradient flows through "
                 "it\n"
-                "  try: the number itself where a gradient is wanted, and round() of the results; "
-                "round(tg.value(x), n), if none is",
+                "  try: leave round() out where a gradient is wanted, and round the results; "
+                "round(tg.value(x), n) if none is wanted",
                 UserWarning, where.file, where.line, *registry_of(where.file))
     return digits
 
@@ -105,7 +105,7 @@ def _or_left_out(x: Any) -> str:
     if part is None or part is tape.structure.function or len(parts) < 2:
         return ""
     name = re.split(r"[.\[]", tape.ops[part.start + 1].label)[0]
-    return f"; or leave {name} out of argnums=, if nobody differentiates by it"
+    return f"; or leave {name} out of argnums= if its gradient is not needed"
 
 
 def asked(proxy: Any, wanted: str) -> TapeError:
@@ -124,7 +124,7 @@ def asked(proxy: Any, wanted: str) -> TapeError:
         err = ConcretizationError(
             f"{who} asked for {wanted}, and the gradient through {proxy._op.name} would be lost",
             user_location(),
-            "an array of the list first: TABLE * np.array([a, b])" if operator else
+            "make an array of the list first: TABLE * np.array([a, b])" if operator else
             _cure(asker, frame) + _or_left_out(proxy),
         )
         err.outside = (operator or method) and str(frame.f_globals.get("__name__")).partition(".")[0]
@@ -162,28 +162,28 @@ def _cure(asker: Asker, frame: FrameType) -> str:
     fn = asker.fn
     numbers = isinstance(fn, type) and issubclass(fn, (float, complex, np.generic))
     if getattr(fn, "__name__", "") == "__new__" or (numbers and is_installed(frame.f_code.co_filename)):
-        return f"finite differences of a function of yours that calls it, g = tg.differences(g); {_ON_PURPOSE}"
+        return f"use finite differences of a function that calls it, g = tg.differences(g); {_ON_PURPOSE}"
     if numbers:
         also = " (a + 1j * b, for complex(a, b))" if fn is complex else ""
         return f"leave the {fn.__name__}() out{also}; {_ON_PURPOSE}"
     if isinstance(fn, (BuiltinFunctionType, np.ufunc)) and (fn in FOREIGN or fn in CONSTRUCTORS):
-        return f"call it by its module, {_spelled(fn)}(...): where it is held, nobody looks"
+        return f"call it through its module, {_spelled(fn)}(...): a stored reference to it is not traced"
     if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
         name = fn.__name__
         if name in ("dot", "searchsorted"):
             return f"{'X @ w or ' if name == 'dot' else ''}np.{name}(X, w) in place of X.{name}(w); {_ON_PURPOSE}"
         spelled = f"operator.{name.strip('_')}(x, y)" if hasattr(operator, name) else f"x.{name}(...)"
-        return f"the operator or the method of the value, {spelled}; {_ON_PURPOSE}"
+        return f"use the operator or method of the value, {spelled}; {_ON_PURPOSE}"
     if not isinstance(fn, (BuiltinFunctionType, np.ufunc)) and type(fn).__name__ not in COMPILED:
         return (
-            "functions of NumPy that take arrays; what calls C in a function of your own with a rule, "
+            "use NumPy functions that take arrays; or put the call of C code in a function with a rule of its own, "
             f"@tg.primitive and @tg.rrule; {_ON_PURPOSE}"
         )
     name, called, module = fn.__name__, asker.who.partition(",")[0], str(getattr(fn, "__module__", None) or "")
     whence = f"from {module} import {name}; " if module not in ("", "None", "builtins") else ""
     return (
-        f"finite differences of it, said once before: {whence}tg.differences({name if whence else called}); or a rule; "
-        "paste and complete\n"
+        f"use finite differences, declared once beforehand: {whence}tg.differences({name if whence else called}); or a "
+        "rule; paste and complete\n"
         f"      @tg.primitive\n      def my_{name}(x):\n          return {called}(x)\n"
         f"      @tg.rrule(my_{name})\n      def _(x):\n"
         f"          return my_{name}(x), lambda dy: (...,)   # one cotangent per argument\n"
@@ -254,7 +254,7 @@ def _asker(frame: FrameType, at: int | None = None) -> Asker:
         return Asker(f"{held} of {file}", None)
     of_module = isinstance(call.func, ast.Attribute) and isinstance(_resolve(call.func.value, frame), ModuleType)
     name = held if of_module and held.endswith(f".{fn.__name__}") else _spelled(fn)
-    return Asker(name if held in (name, "np." + fn.__name__) else f"{name}, held in {held} of {file},", fn)
+    return Asker(name if held in (name, "np." + fn.__name__) else f"{name}, stored in {held} of {file},", fn)
 
 
 def asking_class(frame: FrameType) -> Any:
@@ -341,12 +341,13 @@ def in_our_words(err: Exception) -> ConcretizationError | None:
     if asker.fn is None and not is_users(frame):
         asker = _users_call(err) or asker
     cure = ("np.where(mask, 0.0, x) and x[~mask] in place of a masked array" if module == "numpy.ma.core" else
-            "tg.value(x) of each traced number in it, which drops its gradient: text has none"
-            if module.startswith("json.") else f"int({whole}) in its place, which a tape guards" if whole else
+            "pass tg.value(x) for each traced number in it, which drops the gradient: text has none"
+            if module.startswith("json.") else f"pass int({whole}) instead; a tape guards its value" if whole else
             _cure(asker, frame))
     said = str(err).partition(" The following argument types")[0]
     return ConcretizationError(
-        f"{asker.who}{_within(frame)} takes no traced value, and said: {re.sub(_PROXIES, 'a traced value', said)}",
+        f"{asker.who}{_within(frame)} does not accept a traced value, and raised: "
+        f"{re.sub(_PROXIES, 'a traced value', said)}",
         where_raised(err),
         cure,
     )

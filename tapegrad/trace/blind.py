@@ -53,17 +53,18 @@ class Blind:
                 copy = copies[id(original)]
                 leaves = [] if isinstance(copy, Traced) else leaves_of(copy)
                 if any(leaf is each for leaf in (copy, *leaves) for each in asked):
-                    raise MutationError(f"{_named(x, label)}, made before the call, leads to numbers that the call is "
-                                        "differentiated by, and would give them without their gradient",
-                                        user_location(), "make it in the function; or say by what, argnums=0")
+                    raise MutationError(f"{_named(x, label)}, made before the call, refers to numbers that the call is "
+                                        "differentiated by: read through it, they would have no gradient",
+                                        user_location(), "make it in the function; or differentiate by arguments "
+                                                         "alone, argnums=0")
 
     def _check_identity(self, copies: dict[int, Any]) -> None:
         """Refuse containers that look objects up by identity and cannot be rebuilt: they would not find the copies."""
         for x, label, originals in self.past:
             if isinstance(x, BY_IDENTITY) and any(is_hashed_by_identity(copies[id(original)])
                                                   for original in originals):
-                raise MutationError(f"{_named(x, label)}, made before the call, tells objects apart by their identity, "
-                                    "and the program has copies of them", user_location(),
+                raise MutationError(f"{_named(x, label)}, made before the call, looks objects up by identity, but the "
+                                    "traced function sees copies of them", user_location(),
                                     "make it in the function; or a set or a dict")
 
     def check_written(self, effects: Pending, copies: Copies, given: Sequence[Any]) -> None:
@@ -72,15 +73,15 @@ class Blind:
         for write, place in effects.writes:
             owner = place.owner
             if type(write) is TableWrite and holders[id(write.x)] > 1:
-                raise _refused(place, effects, "what it was given as a dict as well",
+                raise _refused(place, effects, "whose attribute dict was passed as well",
                                "write to one of the two")
             if isinstance(owner, bytearray) and any(is_memory(x) and meet(owner, x) for x in map(plain, given)):
-                raise _refused(place, effects, "in whose memory an array lies", "write to one of the two")
+                raise _refused(place, effects, "whose memory an array argument shares", "write to one of the two")
             if "_redirects_for" in type(owner).__dict__ and not isinstance(owner, (dict, *KINDS)):
                 continue  # the object redirects to its copy
             for x, label, _ in self.past:
                 if self.routes is not None and self.routes.leads(x, owner):
-                    raise _refused(place, effects, f"to which {_named(x, label)}, made before the call, leads",
+                    raise _refused(place, effects, f"to which {_named(x, label)}, made before the call, refers",
                                    "make it in the function; or write to a copy")
 
     def check_memory(self, memory: Any, label: str, kept: bool) -> None:
@@ -96,16 +97,16 @@ class Blind:
         first, last = span(memory)
         for start, end, x, name in self.spans:
             if start < last and first < end and (kept or not is_memory(x)):
-                raise MutationError(f"{label or 'an array'} is written to, and shares its memory with "
-                                    f"{_named(x, name)}, which would not see the write", user_location(),
-                                    "read and write one of the two; or a copy")
+                raise MutationError(f"{label or 'an array'} is written to and shares its memory with "
+                                    f"{_named(x, name)}, where the write would not be seen", user_location(),
+                                    "use only one of the two, or a copy")
 
 
 def _refused(place: Place, effects: Pending, why: str, cure: str) -> MutationError:
-    return MutationError(f"the function {place.what.removeprefix('it ')}, {why}: that would not see the write",
+    return MutationError(f"the function {place.what.removeprefix('it ')}, {why}: the write would not be seen there",
                          effects.line(place), cure)
 
 
 def _named(x: Any, label: str) -> str:
     kind = type(x).__name__
-    return f"{label} (of type {kind})" if label else f"what the program reads by a name, of type {kind}"
+    return f"{label} (of type {kind})" if label else f"an object that the program reads by name, of type {kind}"

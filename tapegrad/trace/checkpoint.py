@@ -55,7 +55,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
 def as_subtape(f: Callable[..., Any], noun: str, placed: Placed | None = None) -> Callable[..., Any]:
     """Return a function whose calls in a trace are one operation with a subtape; outside a trace it calls `f`."""
     if not callable(f):
-        raise ArgumentError(f"{noun} of {brief(f)}, which is no function", user_location(), f"tg.{noun}(f)(x)")
+        raise ArgumentError(f"{noun} of {brief(f)}, which is not a function", user_location(), f"tg.{noun}(f)(x)")
 
     def called(*args: Any, **kwargs: Any) -> Any:
         return f(*args, **kwargs) if not running.tracers else recorded(f, args, kwargs, noun=noun, placed=placed)
@@ -84,9 +84,9 @@ class Written:
                 if type(memo.get(key)) is CellType:
                     held = part.build(proxies, memo)
                     if memo[key].cell_contents is not held:
-                        self.why = "assigns a variable of the function around it"
+                        self.why = "assigns a variable of an enclosing function"
                 elif getattr(part, "volatile", False) and built is not None and changed(part, built, proxies, memo):
-                    self.why = f"changes a {type(built).__name__} that is not its own"
+                    self.why = f"changes a {type(built).__name__} that it did not create"
 
 
 def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], refuses: bool = True,
@@ -207,8 +207,9 @@ def guard_raised(tracer: Tracer, call: Callable[..., Any], leaves: Sequence[Any]
 def refused(f: Callable[..., Any], why: str, noun: str = "checkpoint",
             where: Location | None = None) -> MutationError:
     """Return the error for a function that cannot be a subtape."""
-    return MutationError(f"{noun} of {name_of(f)}: it {why}, and a second run would do so again, or not know of it",
-                         where or user_location(), "pass what it reads as an argument, and return what is new")
+    return MutationError(f"{noun} of {name_of(f)}: it {why}, which a second run in the reverse sweep would repeat or "
+                         "miss",
+                         where or user_location(), "pass the values it reads as arguments, and return the new ones")
 
 
 def place(tracer: Tracer, body: Op, args: list[Any], value: tuple[Any, ...]) -> Any:
@@ -233,12 +234,12 @@ def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
 def unfit(tape: Tape, leaves: list[Any], done: Written) -> str:
     """Return why a tape cannot be a subtape, "" if it can."""
     if any(isinstance(op.val, Traced) for op in tape.ops if isinstance(op, Constant)):
-        return "reads traced values by another name than that of an argument or a captured variable"
+        return "reads traced values that are neither arguments nor captured variables"
     if done.finals:
         if not all(isinstance(leaves[k], Traced) for k in done.finals):
-            return "writes to an array that is none of the trace's"
+            return "writes to an array that is not traced"
         if not are_apart(tuple(x for x in map(plain, leaves) if is_memory(x))):
-            return "writes to an argument that shares memory with another"
+            return "writes to an argument that shares memory with another argument"
     return ""
 
 

@@ -45,7 +45,7 @@ def checkpoint_loop(n: int, slots: int = 30) -> Callable[[Callable[..., Any]], C
 
     def decorate(step: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(step):
-            raise ArgumentError(f"checkpoint_loop of {brief(step)}, which is no function", user_location(),
+            raise ArgumentError(f"checkpoint_loop of {brief(step)}, which is not a function", user_location(),
                                 "tg.checkpoint_loop(n, slots)(step)(state)")
 
         times, places = range(n), range(slots)  # ranges, because captured numbers would become inputs
@@ -70,20 +70,20 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
         raise refused(step, why)
     if any(draws(op.fn) for op in tape.ops):
         raise ArgumentError(f"checkpoint_loop of {name}: a step draws random numbers", user_location(),
-                            "draw them before, and pass them as an argument")
+                            "draw them before the loop, and pass them as an argument")
     state = signature.args[0]
     into, parts = taken_apart(tape)
     carried = tape.inputs[1 + state.start:1 + state.start + state.size]
     values = list(map(value_of, parts))
     if len(parts) != len(carried) or repr(into) != repr(None if state.is_leaf else state):
         raise ArgumentError(f"checkpoint_loop of {name}: a step returns "
-                            f"{repr(into) if into is not None else 'one value'}, and is given "
-                            f"{state!r} as its state", user_location(),
-                            "return a state that is nested as the first argument is")
+                            f"{repr(into) if into is not None else 'one value'}, but its state is "
+                            f"{state!r}", user_location(),
+                            "return a state with the same nesting as the first argument")
     for x, y in zip(carried, values):
         if (was := _kind(x.spec)) != (now := _kind(spec_of(y))):
-            raise ArgumentError(f"checkpoint_loop of {name}: a step makes {now} of {x.label or 'its state'}, which is "
-                                f"{was}", user_location(), "a first state of the type that a step returns")
+            raise ArgumentError(f"checkpoint_loop of {name}: a step returns {now} for {x.label or 'its state'}, which "
+                                f"was {was}", user_location(), "pass a first state of the type that a step returns")
     failed: Exception | None = None
     if n > 1:  # values outside the state could change from step to step
         try:
@@ -96,10 +96,10 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
         if second is not None:
             made = taken_apart(second)[1]
             if (what := _difference(tape, second)) is not None or not all(map(_stand_alike, parts, made)):
-                raise ArgumentError(f"checkpoint_loop of {name}: the second step does not do what the first did, "
-                                    f"{what or 'by what it returns'}",
-                                    user_location(), "what changes as a part of the state, np.where instead of a "
-                                                     "branch, random numbers drawn before")
+                raise ArgumentError(f"checkpoint_loop of {name}: the second step records other operations than the "
+                                    f"first, {what or 'in its result'}",
+                                    user_location(), "put values that change into the state, use np.where instead of a "
+                                                     "branch, draw random numbers before")
     inside = range(state.start, state.start + state.size)
     # the values common to all steps, then the state
     order = [*(k for k in range(len(leaves)) if k not in inside), *inside]
@@ -115,7 +115,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     except GuardError as err:
         raise GuardError(f"checkpoint_loop of {name}: a later step takes another path than the first, {err.what}",
                          err.where,
-                         "np.where instead of the branch, or a loop of Python's with tg.checkpoint") from None
+                         "np.where instead of the branch, or a Python loop with tg.checkpoint") from None
     except ReplayError as err:  # raised by a step, which the program may catch
         cause = err.__cause__ if isinstance(err.__cause__, Exception) else err
         guard_raised(running.tracers[-1], steps, leaves, cause)

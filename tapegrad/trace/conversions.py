@@ -137,8 +137,9 @@ def to_getattr(x: Any, name: str, /, *default: Any) -> Any:
         if not hasattr(_seen(x), name):
             return getattr(_seen(x), name, *default)
         if not hasattr(x, name):  # this attribute would expose its memory
-            raise ConcretizationError(f"x.{name} gives away the plain numbers of a traced array", user_location(),
-                                      "functions of NumPy that take arrays; tg.value(x) drops the gradient on purpose")
+            raise ConcretizationError(f"x.{name} exposes the plain numbers of a traced array, whose gradient would be "
+                                      "lost", user_location(),
+                                      "use NumPy functions that take arrays; tg.value(x) drops the gradient on purpose")
     found = getattr(x, name, *default)
     if issubclass(type(x), ModuleType):
         handed(found)
@@ -320,8 +321,8 @@ def check_waiting(x: GeneratorType[Any, Any, Any], scope: dict[str, Any]) -> Non
     if not _is_own(scope.get("__name__")) and code not in ORIGINAL and _renamed(
             code, scope, is_installed(code.co_filename)) is not code:
         raise ConcretizationError(f"{x.__qualname__} ({code.co_filename}:{code.co_firstlineno}), a generator that was "
-                                  "begun before the trace, asks for types, or compares by `is`: it would see those of "
-                                  "traced values", user_location(), "begin it in the traced function")
+                                  "started before the trace, reads types or compares by `is`: it would see traced "
+                                  "values instead of plain ones", user_location(), "start it in the traced function")
 
 
 def converted(fn: FunctionType) -> CodeType:

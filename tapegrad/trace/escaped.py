@@ -236,7 +236,8 @@ class _Search:
                 op = part._view.storage.op if part._view is not None else part._op
                 if any(isinstance(source, Input) and source.id - 1 in self.wrt for source in sources(op)):
                     holder = f"the class {x.__name__}" if isinstance(x, type) else f"a {type(x).__name__}"
-                    what = f"what is stored in {holder}, which outlives the call, is a plain number there from now on"
+                    what = (f"a traced value was stored in {holder}, which outlives the call: it is a plain number "
+                            "there now, without its gradient")
                     self.lost.append(Place(what, ops=[op]))
 
     def tell(self) -> None:

@@ -58,9 +58,9 @@ def number_kind(x: Any) -> str:
 def check_surroundings() -> None:
     """Raise GuardError inside torch.autocast: a tape is recorded outside it, or contains the casts of each call."""
     if any(around() is not None for around in SURROUNDINGS):
-        raise GuardError("the tape was recorded outside of torch.autocast, and inside it would be computed in other "
+        raise GuardError("the tape was recorded outside torch.autocast; replayed inside, it would compute in other "
                          "dtypes", None,
-                         "play it outside, or record with torch.autocast(...) in the function")
+                         "replay it outside, or put torch.autocast(...) in the traced function")
 
 
 def surrounded(key: Any) -> Any:

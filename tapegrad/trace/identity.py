@@ -32,7 +32,8 @@ from tapegrad.tree.copies import class_of, running
 
 _SMALL = range(-5, 257)  # CPython keeps one object for each of these
 
-_EQUAL = ("compares equal numbers by `is`, or arrays that share memory, which may be one object or two",
+_EQUAL = ("compares equal numbers, or arrays that share memory, by `is`: whether these are one object may differ in a "
+          "replay",
           "compare numbers by ==, and nan by np.isnan(x)")
 
 
@@ -107,8 +108,9 @@ def check_copied_once(memo: dict[Any, Any]) -> None:
     """Refuse copy.deepcopy of two copies of one object: Python makes one copy of it, and would make one of each."""
     for second, first in _first.items():
         if second in memo and id(first) in memo:
-            raise MutationError(f"copy.deepcopy of two arguments that are one {class_of(first).__name__}, which makes "
-                                "one copy of both", user_location(), "pass it once; or copy each for itself")
+            raise MutationError(f"copy.deepcopy of two arguments that are the same {class_of(first).__name__}: Python "
+                                "makes one copy, a trace "
+                                "would make two", user_location(), "pass it once; or copy each separately")
 
 
 def part(first: Any, second: Any) -> None:
@@ -132,7 +134,7 @@ def _check_apart(x: Any, y: Any) -> None:
         if double.get(id(x), x) is double.get(id(y), y):
             frame = user_frame()
             raise MutationError(f"{frame.f_code.co_name} (line {frame.f_code.co_firstlineno}) compares by `is`, and "
-                                "two arguments are one array, which are two variables in the traced program",
+                                "two arguments are the same array: in the traced program they are two variables",
                                 user_location(), "pass it once: tg.grad(lambda x: f(x, x), x); or pass a copy")
         if tracer is y._tracer and tracer.replays and type(x._op) is type(y._op) is Input:
             a, b = plain(x), plain(y)

@@ -108,14 +108,14 @@ def check_shared(signature: Signature, nested: list[Structure], memos: list[dict
                 by = " and ".join(name for name, other in zip(names, nested) if key in other.seen)
                 raise MutationError(f"a {type(memo[id(part)]).__name__} that two arguments share, or an argument and "
                                     f"the function, was changed: it is part of {by}", _defined(signature.fn),
-                                    "pass it once; or change a copy of it")
+                                    "pass it once, or change a copy of it")
     held = [(key, structure, memo) for structure, memo in zip(nested, memos) for key in structure.seen
             if type(memo.get(key)) is CellType]
     cells = Counter(key for key, _, _ in held)
     for key, structure, memo in held:
         if cells[key] > 1 and memo[key].cell_contents is not structure.seen[key].build(proxies, memo):
-            raise MutationError("a variable that two arguments captured, or an argument and the function, was "
-                                "assigned", _defined(signature.fn), "pass one function that captured it")
+            raise MutationError("a variable captured by two arguments, or by an argument and the function, was set",
+                                _defined(signature.fn), "pass only one function that captured it")
 
 
 def print_of(x: np.ndarray[Any, Any]) -> bytes:
@@ -130,5 +130,5 @@ def check_written(f: Any, leaves: list[Any], labels: list[str], before: list[byt
     """Refuse an input that was written to directly: the trace writes to copies, so another name was used."""
     for leaf, label, then in zip(leaves, labels, before):
         if then is not None and print_of(leaf) != then:
-            raise MutationError(f"{label} was written to while it was differentiated or traced, by another name than "
-                                "the argument's", _defined(f), "write to it through the argument, or pass a copy")
+            raise MutationError(f"{label} was written to while it was differentiated or traced, but not through the "
+                                "argument", _defined(f), "write to it through the argument, or pass a copy")

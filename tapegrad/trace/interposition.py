@@ -142,8 +142,8 @@ def _fork(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a stand-in for a function that forks the process; it refuses to in a trace."""
     def shim() -> Any:
         if running.tracers:
-            raise UnknownFunction(f"os.{name} starts another process, and what that computes is on no tape",
-                                  user_location(), "threads; or start it before the traced call")
+            raise UnknownFunction(f"os.{name} starts another process, whose operations cannot be recorded",
+                                  user_location(), "use threads; or start the process before the traced call")
         return fn()
     return shim
 
@@ -364,7 +364,7 @@ def guard_state() -> None:
     """Invalidate replays, because the program reads the state of a random generator."""
     for tracer in running.tracers:
         tracer.guard(tracer.tape.ops[0], "recorded", ("reads the state of a random generator",
-                                                      "pass as an argument what the program reads of it"))
+                                                      "pass the values that the program reads from it as arguments"))
 
 
 class GlobalGenerator:

@@ -57,6 +57,6 @@ def _register(name: str) -> None:
             if hasattr(frontend, "added"):  # a frontend of several modules
                 frontend.added(name)
     except (ImportError, AttributeError) as err:
-        warnings.warn(f"tapegrad does not know this version of {name}, and will refuse some of its functions: {err}",
+        warnings.warn(f"tapegrad does not support this version of {name}, and will refuse some of its functions: {err}",
                       stacklevel=3)
     del _WAITING[name]

@@ -55,8 +55,8 @@ def apply(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwarg
         except Exception as err:
             if type(err) is TypeError and "argument" in str(err) and takes(plainly or func, args, kwargs):
                 err = UnknownFunction(f"this call of {spelled(func)} cannot be recorded: {err}", user_location(),
-                                      "the same without that argument; tg.primitive makes a function of yours one "
-                                      "operation")
+                                      "the same call without that argument; or tg.primitive, which records a function "
+                                      "of yours as one operation")
             tracer.raised(func, args, kwargs, err)
             raise err
     if not any(map(loses, leaves_of((args, kwargs)))):

@@ -62,9 +62,9 @@ def missed(x: Any, kind: type, name: str) -> Any:
     if name == "__jax_array__":
         if _getframe(2).f_code.co_name.startswith("_operator_") and type(_getframe(2).f_locals.get("self")) in ARRAYS:
             return lambda: NotImplemented  # an operator of JAX's array then leaves the call to the traced value
-        raise refused("what a function of JAX's has of a traced value that is not among its arguments", "JAX computes "
-                      "with arrays of its own, of which no tape knows", "the value as an argument of the function that "
-                      "the program calls")
+        raise refused("a JAX function's use of a traced value that is not one of its arguments",
+                      "JAX computes with its own arrays, which are not traced",
+                      "pass the value as an argument of the JAX function")
     x._fact("class", KINDS.get(kind, kind))
 
 
@@ -79,15 +79,15 @@ def shown(x: Any, known: System, name: str) -> Any:
         return OPS[known.attributes[name]](x)
     if name in known.methods:
         return Method(x, _alone(OPS[known.methods[name]], f"{kind}.{name}"), f"{kind}.{name}")
-    raise refused(f"{kind}.{name} of a traced number", "it carries the number on, without its gradient",
-                  f"arithmetic with the number itself, which is a {kind} already; tg.value(x) drops the gradient on "
+    raise refused(f"{kind}.{name} of a traced number", "its result contains the number without its gradient",
+                  f"compute with the number itself, which is a {kind} already; tg.value(x) drops the gradient on "
                   "purpose")
 
 
 def _alone(op: Callable[[Any], Any], name: str) -> Callable[..., Any]:
     def meaning(x: Any, *context: Any, **kwargs: Any) -> Any:
         if context or kwargs:
-            raise refused(f"{name} with arguments", "a context of its own would be on no tape",
-                          "with decimal.localcontext(...): around the call")
+            raise refused(f"{name} with arguments", "a separate context cannot be recorded",
+                          "put `with decimal.localcontext(...):` around the call")
         return op(x)
     return meaning

@@ -108,8 +108,9 @@ def new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *arg
     if not isinstance(buffer, Traced):
         return np.ndarray.__new__(cls, shape, dtype, buffer, *args, **kwargs)
     if args or kwargs or dtype_of(buffer) != np.dtype(dtype) or np.prod(shape, dtype=int) != np.prod(shape_of(buffer)):
-        raise ConcretizationError(f"{cls.__name__}.__new__ reads a part of a traced array's memory, or other numbers",
-                                  user_location(), "x.reshape(shape).view(cls), for numbers of one dtype")
+        raise ConcretizationError(f"{cls.__name__}.__new__ reads a part of a traced array's memory, or reads it as "
+                                  "another dtype",
+                                  user_location(), "x.reshape(shape).view(cls), with the same dtype")
     made = FOREIGN[np.ndarray.reshape](buffer, shape)[...]
     return made if cls is np.ndarray else FOREIGN["of_class"](made, cls, None)
 

@@ -53,16 +53,16 @@ def follow(tracer: Any, known: System | None) -> None:
     def checked(op: Operation) -> None:
         values = list(map(value_of, op.args)) if type(op.fn) is Op else []
         if known.partial and op.fn.__name__ in _ORDERED and any(map(holds_objects, values)):
-            raise refused(f"{op.fn.__name__} of an array of intervals", "NumPy takes what is undecided for False",
-                          "the same of each number by itself")
+            raise refused(f"{op.fn.__name__} of an array of intervals", "NumPy takes an undecided comparison for False",
+                          "compare each number separately")
         if any(system(x) is known for x in values) and not any(map(holds_objects, values)):
             known.check(op.fn)
             if op.fn.pythonic:
                 check_decided(op.fn.__name__, op.val)
         if read() != begun:
-            raise refused(f"arithmetic at another {known.precision} than at the beginning of the trace",
-                          "neither the sweep nor a replay would know of it",
-                          "that precision around the call which traces or differentiates")
+            raise refused(f"arithmetic in another {known.precision} than at the beginning of the trace",
+                          "neither the reverse sweep nor a replay would use it",
+                          "set that precision around the call that traces or differentiates")
         push(op)
     tracer.push = checked
 
@@ -72,9 +72,9 @@ def check_numeric(tracer: Any, args: Iterable[Any], dtype: Any, val: Any) -> Non
     carried = [arg for arg in args if isinstance(arg, Operation) and number_type(arg.val) in ("f", "c", "O")
                and kind_within(plain(arg.val)) is not int]
     if not _stay_numbers(args, dtype, val) and not all(map(tracer.independent, carried)):
-        raise ConcretizationError("an array of objects, text, dates or records is made of traced numbers, and "
-                                  "their gradient would be lost", user_location(),
-                                  "an array of numbers, a list, or tg.value(x) to drop the gradient on purpose")
+        raise ConcretizationError("an array of objects, text, dates or records is made from traced numbers, whose "
+                                  "gradient would be lost", user_location(),
+                                  "make an array of numbers or a list; tg.value(x) drops the gradient on purpose")
 
 
 def _stay_numbers(args: Iterable[Any], dtype: Any, val: Any) -> bool:
@@ -91,7 +91,8 @@ def check_precision(guard: Guard) -> None:
     """Raise GuardError if the precision differs from that of the recording, which the tape's constants have."""
     if guard.fact in PRECISION and PRECISION[guard.fact]() != guard.expected:
         raise GuardError(f"this tape was recorded with the {guard.fact} {guard.expected}, and now it is "
-                         f"{PRECISION[guard.fact]()}", guard.where, "that precision around the call, or trace again")
+                         f"{PRECISION[guard.fact]()}", guard.where,
+                         "set that precision around the call, or trace again")
 
 
 @functools.cache
@@ -106,8 +107,10 @@ def plain_array(x: Any, name: str = "the program's constant") -> None:
     cls: Any = type(x)
     refuse_unknown(x, name)
     if cls not in ORDINARY and issubclass(cls, (int, float, complex)) and has_arithmetic(cls):
-        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than a number's",
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, a subclass whose operators may differ from those of a "
+                              "plain number",
                               user_location(), "float(x), for the plain number")
     if isinstance(x, np.ndarray) and not isinstance(x, Traced) and type(x) not in (np.ndarray, np.memmap):
-        raise UnknownFunction(f"{name} is a {type(x).__name__}, whose operators mean something else than an array's",
+        raise UnknownFunction(f"{name} is a {type(x).__name__}, a subclass whose operators may differ from those of a "
+                              "plain array",
                               user_location(), "np.asarray(x), for the plain numbers")

@@ -125,9 +125,9 @@ def check_modes(tracer: Any) -> None:
     """Refuse a program that returns while its np.seterr makes NumPy raise: a replay would not."""
     if tracer.modes and "raise" in (now := told(_geterr())).values() and now != tracer.modes:
         _seterr(**meant(tracer.modes))
-        raise UnknownFunction("np.seterr that makes NumPy raise after the function has returned cannot be recorded",
+        raise UnknownFunction("np.seterr(...='raise') still set when the function returns cannot be recorded",
                               user_location(),
-                              "with np.errstate(...): around those lines, or np.seterr(**old) after them")
+                              "put `with np.errstate(...):` around those lines, or np.seterr(**old) after them")
 
 
 def told(modes: Any) -> dict[str, str]:

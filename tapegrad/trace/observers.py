@@ -9,8 +9,7 @@ from typing import Any
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.copies import running
 
-SEED_CURE = ("seed before the call, or draw with generator=torch.Generator().manual_seed(n), made where it is drawn "
-             "from")
+SEED_CURE = ("seed before the call, or draw with generator=torch.Generator().manual_seed(n), made next to the draw")
 
 
 def unrepeatable(what: str, cure: str = "") -> None:

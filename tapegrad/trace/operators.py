@@ -101,7 +101,7 @@ def _equality(compare: Callable[[Proxy, Any], Any]) -> Callable[[Proxy, Any], An
         y = as_bool(compare(self, other), frame := _getframe(1))
         if (y is False or type(y) is Proxy) and (known := plain_value(self)) != known and known is plain_value(other) \
                 and frame.f_code.co_code[frame.f_lasti] != _COMPARE_OP:
-            raise lost(self, "a list, a tuple or a dict asked whether it holds nan, by identity", "np.isnan(x)")
+            raise lost(self, "a list, tuple or dict was searched for nan, which is compared by identity", "np.isnan(x)")
         return y
     return method
 
@@ -166,16 +166,17 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
             return fn(a, converted) if other is b else fn(converted, b)
         if isinstance(known, (np.ndarray, np.generic)) and not repeats and is_sequence(other):
             raise refused(f"{op.__name__} of an array and a {type(other).__name__}",
-                          "NumPy makes an array of such a sequence",
-                          "np.array(list(x)) of it first")
+                          "NumPy converts such a sequence to an array",
+                          "convert it first: np.array(list(x))")
         if op is not ops.equal and op is not ops.not_equal:
             return _of_plain_number(op, fn, a, b, other)
         if not isinstance(known, np.ndarray):
             return NotImplemented  # x == None, x == "text": Python tries the other operand, then answers "unequal"
         if is_numeric(known):
             if type(type(other).__eq__) is FunctionType:
-                raise refused(f"{op.__name__} of an array and a {type(other).__name__}", "NumPy asks it of each number",
-                              "a comparison of numbers")
+                raise refused(f"{op.__name__} of an array and a {type(other).__name__}",
+                              "NumPy would call the object's operator with each number",
+                              "compare numbers instead")
             # a comparison with such an object ignores the numbers
             return fn(np.empty(shape_of(a if other is b else b), known.dtype), other)
     tracer = tracer_of((a, b))
@@ -215,8 +216,8 @@ def _of_plain_number(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, othe
     except TypeError:
         return NotImplemented
     if loses(x) and not gives_up(x):
-        raise lost(x, f"{op.__name__} of a {type(other).__name__} takes a plain number",
-                   f"numbers in place of the {type(other).__name__}; tg.value(x) drops the gradient on purpose")
+        raise lost(x, f"{op.__name__} of a {type(other).__name__} needs a plain number",
+                   f"use numbers in place of the {type(other).__name__}; tg.value(x) drops the gradient on purpose")
     float(x)  # records a guard
     return y
 

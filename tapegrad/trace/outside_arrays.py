@@ -30,7 +30,7 @@ functions. With `samples` they compare only some elements of large arrays.
 
 _CURES = {
     "an array": "make it inside the function, np.array(TABLE) or np.zeros(...), or pass it as an argument",
-    "an array of records": "an array of numbers for each field: a dict of np.zeros(...), or a dataclass",
+    "an array of records": "use an array of numbers for each field: a dict of np.zeros(...), or a dataclass",
     "a tensor": "make it inside the function, torch.zeros(...), or pass it as an argument",
 }
 # by id (a code object's hash reads all its contents): code of programs that write into copies of their arrays, and True
@@ -49,7 +49,7 @@ class OutsideArray(Storage):
         super().__init__(Operation(), val)
         del self.op
         self.then: Any = None  # its content when it became a constant
-        self.tracer, self.held = tracer, "an array that the program reads by a name is written to"
+        self.tracer, self.held = tracer, "an array from outside the function is written to"
 
     def __getattr__(self, name: str) -> Any:
         if name != "op":
@@ -85,8 +85,9 @@ def write_refused(kind: str = "an array") -> MutationError:
     """Return the error for writing a traced value into a plain array or tensor; `outside`: whether to run again."""
     drawn = bool(running.tracers) and any(op.fn is draw for op in running.tracers[-1].tape.ops)
     err = MutationError(
-        f"a traced value is written into {kind}, where no gradient flows" if kind == "an array of records" else
-        f"a traced value is written into {kind} that the trace does not own, found outside or made of constants alone",
+        f"a traced value is written into {kind}, which carries no gradient" if kind == "an array of records" else
+        f"a traced value is written into {kind} that the trace does not own: it comes from outside the function, or was"
+        " made from constants",
         user_location(),
         _CURES[kind],
     )
@@ -128,7 +129,7 @@ def run_again(f: Any, run: Callable[[Any, bool | str], Tape], refusal: TapeError
         raise
     if why := witness.result()[1]:
         raise type(refusal)(
-            f"{refusal.what}; the program does not run again with these traced, because {why}",
+            f"{refusal.what}; running it again with these arrays traced is impossible, because {why}",
             refusal.where,
             refusal.try_,
         )

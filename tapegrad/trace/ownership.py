@@ -23,7 +23,7 @@ from tapegrad.rules.op import Traced
 from tapegrad.trace.views import Storage, place
 from tapegrad.tree.copies import is_empty
 
-COPY = "return a copy of it"
+COPY = "return a copy from the function"
 
 
 class Part(NamedTuple):
@@ -190,7 +190,7 @@ def tie(tracer: Any, name: str, y: Any, parts: list[Part]) -> None:
         for other in [arg for arg in part.args if isinstance(arg, Traced)] + [made[k] for k in part.parts]:
             place(other).storage.relate(storage)
         if part.original is not None:
-            storage.held = f"what {name} returned, and it or the program holds on to, is written to"
+            storage.held = f"an array that {name} returned, and that it or the program still refers to, is written to"
             if not isinstance(part.original, Traced):
                 tracer.lasting.append(Lasting(ref(storage), part.original, duplicate(part.original), name))
 
@@ -209,8 +209,8 @@ def check(tracer: Any, op: Any = None) -> None:
         tracer.rerouting.check_outside(tracer.tape, op)
     for kept in tracer.lasting:
         if not _unchanged(kept):
-            raise MutationError(f"an array that {kept.name} returned was written to, by another name than that of the "
-                                "result", user_location(), COPY)
+            raise MutationError(f"an array that {kept.name} returned was written to through another reference",
+                                user_location(), COPY)
 
 
 def renew(tracer: Any) -> None:

@@ -50,8 +50,8 @@ class Proxy(Slotted):
     __array_priority__ = 1000.0
 
     def __new__(cls, *args: Any) -> Any:
-        raise refused("type(x)(...)", "the type of a traced value makes no others",
-                      "float(y), np.array(y), or another type that the program names")
+        raise refused("type(x)(...)", "the type of a traced value cannot be called",
+                      "float(y), np.array(y), or another type by its name")
 
     # -- NumPy's protocols
 
@@ -124,10 +124,12 @@ class Proxy(Slotted):
             if name == "__array_namespace__":
                 return val.__array_namespace__
             if name == "_mpmath_" and not is_operator(_getframe(1)):
-                raise lost(self, "a function of mpmath asked for a plain number", "a function of mpmath that tapegrad "
-                           "knows, of an mpf; leave mpf(x) out; tg.value(x) drops the gradient on purpose")
+                raise lost(self, "a function of mpmath asked for a plain number",
+                           "a function of mpmath that tapegrad supports, called with an mpf; leave mpf(x) out; "
+                           "tg.value(x) drops the gradient on purpose")
             if name == "__array_interface__" and name in _getframe(1).f_code.co_names:  # else NumPy's C code reads it
-                raise lost(self, f"x.{name} gives away memory", "a method `__array__`; tg.value(x) on purpose")
+                raise lost(self, f"x.{name} exposes the array's memory",
+                           "a method `__array__`; tg.value(x) drops the gradient on purpose")
             raise AttributeError(name)  # NumPy then calls __array__, and mpmath's operators use the traced number
         try:
             found = getattr(val, name)
@@ -166,7 +168,7 @@ class Proxy(Slotted):
     def shape(self, shape: Any) -> None:
         if any(x is self for x in self._tracer.inputs):
             raise refused("x.shape = ... of an argument",
-                          "it changes the array itself, which is the caller's, and not its numbers",
+                          "it would change the shape of the caller's array in place",
                           "x = x.reshape(...)")
         y = FOREIGN[np.ndarray.reshape](self, shape)
         if not np.may_share_memory(behind(y), behind(self)) and y.size:
@@ -191,7 +193,7 @@ class Proxy(Slotted):
 
     @dtype.setter
     def dtype(self, dtype: DType) -> None:
-        raise refused("x.dtype = ...", "it changes the array itself, and not its numbers", "x = x.astype(...)")
+        raise refused("x.dtype = ...", "it would reinterpret the array's memory in place", "x = x.astype(...)")
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -241,8 +243,8 @@ class Proxy(Slotted):
         val = behind(self)
         digits = isinstance(val, (float, complex, np.generic)) and kind_of(val, "f") in ("f", "c")
         if (digits or system_of(type(val)) is not None) and loses(self) and not (looks_up() and gives_up(self)):
-            raise lost(self, "hash(x): a dict, a set or functools.lru_cache looks a value up",
-                        "tg.value(x) as the key; the function without its cache: f.__wrapped__(x)")
+            raise lost(self, "hash(x) was called, as by a dict, a set or functools.lru_cache",
+                        "use tg.value(x) as the key; call the function without its cache: f.__wrapped__(x)")
         return self._steer("hash", hash)
 
     def __floor__(self) -> Any:
@@ -278,7 +280,7 @@ class Proxy(Slotted):
         large = not isinstance(val, (int, np.ndarray, np.integer)) and abs(val) >= largest_fraction(val)
         if large and loses(self) and not gives_up(self):
             self._ask(read, val)  # OverflowError for infinities
-            raise lost(self, f"{fact}(x) of a number that has no digits behind the point",
+            raise lost(self, f"{fact}(x) of a number so large that it has no fractional digits",
                        "np.floor(x), or tg.value(x) for the plain number")
         return self._steer(fact, read)
 
@@ -319,7 +321,7 @@ class Proxy(Slotted):
         if isinstance(behind(self), np.ndarray):
             return ops.copy(self)
         if is_generator(behind(self)):
-            raise lost(self, "a random generator was copied", "two generators, made with seeds of their own")
+            raise lost(self, "a random generator was copied", "make two generators, each with its own seed")
         return self
 
     def __deepcopy__(self, memo: Any) -> Any:

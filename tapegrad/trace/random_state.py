@@ -40,7 +40,7 @@ fills this, WATCHED and SHARED.
 _DRAWING = frozenset(OPS[name] for name in ("expm", "logm", "sqrtm", "sinm", "cosm", "tanm", "sinhm", "coshm", "tanhm"))
 WATCHED: list[type] = []
 DEPTH, FOLLOWED = 4, 16  # depth of the search from an object of an unknown type, and its breadth per level
-DRAWN = "pass the generator as an argument, or keep it under a name of a module or an attribute of an object"
+DRAWN = "pass the generator as an argument, or keep it in a module's global or an object's attribute"
 ITEMS = 64  # the number of items searched in a longer list or dict
 SHARED: dict[str, Any] = {}
 random: Any = Lazy("random")

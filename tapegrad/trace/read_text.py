@@ -35,7 +35,7 @@ def _check(source: str, name: str) -> None:
             if re.search(rf"(?<![\w.]){re.escape(found)}(?![\w.])", source):
                 err = ConcretizationError(
                     f"{name} reads {found}, the text of a traced value, whose gradient would be lost", user_location(),
-                    f'a name in the text, {name}("2 * x", {{"x": x}}); tg.value(x) drops the gradient on purpose')
+                    f'use a name in the text, {name}("2 * x", {{"x": x}}); tg.value(x) drops the gradient on purpose')
                 tracer.refuse(err)
                 raise err
 

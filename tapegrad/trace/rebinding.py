@@ -265,9 +265,9 @@ class Rerouting:
             for x in found if rerouting.routes is not None else ():
                 reading = next((ops[key] for key in rerouting.routes.above(x) if key in ops), None)
                 if reading is not None:
-                    raise MutationError(f"{reading[0].__name__}, which is one operation, reads by name a "
-                                        f"{type(x).__name__} that the program was passed and has written to: it would "
-                                        "see the original", reading[1] or user_location(),
+                    raise MutationError(f"{reading[0].__name__}, recorded as one operation, reads by name a "
+                                        f"{type(x).__name__} that is also an argument and has been written to: it "
+                                        "would see the unchanged original", reading[1] or user_location(),
                                         "pass it to the function as an argument")
 
     def check(self) -> None:
@@ -278,8 +278,7 @@ class Rerouting:
             if not holds(x, then):
                 fill(x, then)
                 raise MutationError(f"{label or 'what the function captured'}, a {type(x).__name__}, was changed while "
-                                    "it was differentiated "
-                                    "or traced, by another name than the argument's", None,
+                                    "it was differentiated or traced, but not through the argument", None,
                                     "change it through the argument, or pass a copy")
 
 
@@ -351,8 +350,9 @@ class View(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         module = object.__getattribute__(self, "_module")
         if module is gc and name in SEARCHES:
-            raise MutationError("gc finds objects of which the traced program has copies, and the copies",
-                                user_location(), "keep a list of them")
+            raise MutationError("gc.get_objects() and similar functions would return originals and the copies that the "
+                                "trace made",
+                                user_location(), "keep a list of the objects instead")
         value = getattr(module, name)
         if name == "__dict__" or value is sys.modules:
             return Namespace(value)
@@ -407,8 +407,8 @@ def _run(fn: FunctionType, code: CodeType, traced: CodeType, /, *args: Any, **kw
     if copy is not fn:
         return copy(*args, **kwargs)
     if mentioned(code).assigns:
-        raise MutationError(f"{fn.__name__} assigns globals, and reads by another name what is an argument too, or was "
-                            "captured", user_location(), "read it through the argument")
+        raise MutationError(f"{fn.__name__} assigns globals, and reads by another name an object that is also an "
+                            "argument or captured", user_location(), "read the object through the argument")
     new = FunctionType(traced, _namespace(fn.__globals__), fn.__name__, _all(fn.__defaults__), _all(fn.__closure__))
     named = fn.__kwdefaults__
     new.__kwdefaults__ = named and {name: current(value) for name, value in named.items()}  # type: ignore[assignment]

@@ -330,7 +330,7 @@ class Tracer:
             if overlap(x, memory):
                 raise MutationError(f"an array that shares memory with {label} is read outside the trace, after "
                                     f"{label} was written to",
-                                    user_location(), f"read it through {label}")
+                                    user_location(), f"read through {label}")
 
     def constant(self, key: Any, original: Any, val: Any) -> Constant:
         """Return the Constant for a value; reuse the existing one if it holds the same object."""

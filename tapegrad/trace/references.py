@@ -213,7 +213,7 @@ class Routes:
                 break
             above += [parent for parent, _ in self.parents_of(id(node)) if not any(parent is other for other in above)]
         where = "".join(names) if names[0] else f"a default or a captured variable{names[1]}"
-        return f"{where}, a {type(x).__name__}, leads to {label or 'what the function captured'}"
+        return f"{where}, a {type(x).__name__}, refers to {label or 'an object that the function captured'}"
 
     def leads(self, fn: Callable[..., Any], original: Any) -> bool:
         """Return whether a function leads to an original."""
@@ -449,8 +449,8 @@ def substituted(x: Any, routes: Routes, made: dict[int, Any]) -> Any:
     elif is_safe(x, routes, set()):
         made[key] = x
     else:
-        made[key] = Refused(f"{routes.told(x)}, of which the traced program has a copy, and there it would see the "
-                            "original",
+        made[key] = Refused(f"{routes.told(x)}; the traced program has a copy of that object, but would see the "
+                            "original there",
                             "read it through the argument")
     return made[key]
 

@@ -59,8 +59,9 @@ def put_result(tape: Tape, tracer: Tracer, out: Any) -> None:
     structure = flatten(out, "", leaves, [], shared=False, walks=walks, original=original)
     stay = [leaf for leaf in leaves if type(leaf) not in ORDINARY and not isinstance(leaf, (Traced, np.ndarray))]
     if (holder := next((x for x in (*stay, *_parts_that_stay(structure.spec)) if _holds_traced(x)), None)) is not None:
-        tracer.guard(tape.ops[0], "recorded", (f"returns a {type_name(holder)} that holds traced values, and is not "
-                                               "taken apart", "return the numbers beside it, in a tuple or a dict"))
+        tracer.guard(tape.ops[0], "recorded", (f"returns a {type_name(holder)} that contains traced values and is not "
+                                               "a supported "
+                                               "container", "return the numbers next to it, in a tuple or a dict"))
     if structure.is_leaf or not (leaves or isinstance(structure.spec, _MADE_ANEW)):
         lifted = tracer.lift(out)
         whole = structure.build(leaves) if walks[0].restored or type(out) is Text else out

@@ -75,7 +75,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     part that is a copy to its originals; references to these are rerouted to the copy as well.
     """
     if not callable(f):
-        raise CallError(f"{brief(f)} is no function", user_location(),
+        raise CallError(f"{brief(f)} is not a function", user_location(),
                         "the function first, then its arguments: tg.grad(f, x)")
     tables = outside_arrays.known(f)
 
@@ -188,7 +188,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         if observer is not None:
             observer.close()
         if found is not None and (what := found.unrecorded(tape)):
-            tracer.guard(tape.ops[0], "recorded", (f"draws from {what} that no stand-in was found for", DRAWN))
+            tracer.guard(tape.ops[0], "recorded", (f"draws from {what}, whose draws could not be recorded", DRAWN))
     except Exception as err:
         if isinstance(err.__cause__, TapeError):  # NumPy raises its own error from it
             raise err.__cause__ from None
@@ -199,8 +199,8 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         of_the_call = err.__traceback__ is not None and err.__traceback__.tb_next is None
         if isinstance(err, TypeError) and not args and of_the_call:
             raise CallError(f"there are no arguments: {err}", user_location(),
-                            "the function and its arguments in one call, tg.grad(f, x); "
-                            "tg.value_and_grad(f) returns a function, to be called with them") from err
+                            "pass the function and its arguments in one call, tg.grad(f, x); or call the function that "
+                            "tg.value_and_grad(f) returns") from err
         raise
     finally:
         if observer is not None:

@@ -42,10 +42,10 @@ def tie(signature: Signature, args: tuple[Any, ...], walks: list[Walk], proxies:
         if len({id(args[number]) for number, *_ in several if number < len(args)}) > 1 and any(
                 walks[number + 1].stateful for number, *_ in several):
             names = [label or f"argument {number + 1}" for number, _, label in several]
-            raise ArgumentError(f"{names[0]} and {names[1]} are one parameter, and its gradient would be divided "
+            raise ArgumentError(f"{names[0]} and {names[1]} are the same parameter, and its gradient would be split "
                                 "between two arguments", user_location(),
-                                "pass what holds it as one argument, f((encoder, decoder), x), or ask for the "
-                                "gradient by one of them with argnums=")
+                                "pass the objects that share it as one argument, f((encoder, decoder), x), or choose "
+                                "one of them with argnums=")
         if len(several) == 1 or (several and places[0][0] < 0):
             for number, index, _ in places:
                 if number < 0 or len(several) == 1:
@@ -74,6 +74,6 @@ def check_computed(x: Any, copies: dict[int, Any]) -> None:
     for leaf in leaves_of_graph(x):
         if id(leaf) in copies:
             label = getattr(peek(copies[id(leaf)]), "label", "") or "a captured parameter"
-            raise MutationError(f"a tensor that was computed outside of {label} is read: torch's own tape has a "
-                                "gradient through it, and this one has none", user_location(),
-                                "compute it in the function; or x.detach(), of what is constant")
+            raise MutationError(f"a tensor computed outside from {label} is read: torch's autograd has a gradient "
+                                "through it, but tapegrad did not record that computation", user_location(),
+                                "compute it in the function; or x.detach() if it is constant")

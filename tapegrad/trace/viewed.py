@@ -140,7 +140,7 @@ class Viewed(Tracked):
         return dressed(copy.deepcopy(bare(self), memo), self)
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        raise refused(f"round of a traced {type(self)._viewed_as.__name__}", "it is the class's to say what that is",
+        raise refused(f"round of a traced {type(self)._viewed_as.__name__}", "its result depends on the class",
                       "np.round(x)")
 
     def __divmod__(self, other: Any) -> Any:
@@ -255,8 +255,8 @@ def typed(fn: Callable[..., Any], plainly: Callable[..., Any], args: tuple[Any, 
     if any(isinstance(x, FunctionType) for x in (*args, *kwargs.values())):
         cls = next(type(x)._viewed_as for x in _viewed_among((args, kwargs)))
         raise refused(f"{getattr(fn, '__name__', fn)} of a traced {cls.__name__}",
-                      "what it gives to a function of the program's is not known",
-                      "the same of the plain array, np.asarray(x)")
+                      "the arguments that it passes to the callback are not known",
+                      "the same call with the plain array, np.asarray(x)")
     tracer = _viewed_among((args, kwargs))[0]._tracer
     args = tuple(adopted(x, tracer) for x in args)
     found = probed(fn, args, {key: x for key, x in kwargs.items() if key != "out"}, Viewed, own_names)
@@ -288,8 +288,8 @@ def _by_class(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any
     cls = next(type(x)._viewed_as for x in _viewed_among((args, kwargs)))
     asked = ", ".join(sorted(found.asked))
     raise refused(f"{name} of a traced {cls.__name__}",
-                  f"NumPy asks the class for its {asked}, and what comes of that is not known",
-                  "the same of the plain array, np.asarray(x)")
+                  f"NumPy calls the class's {asked}, whose effect is not known",
+                  "the same call with the plain array, np.asarray(x)")
 
 
 def _viewed_among(x: Any) -> list[Any]:

@@ -69,7 +69,7 @@ class Storage:
             raise MutationError(self.lost, user_location(), CLONE)
         if self.held:
             raise MutationError(self.held, user_location(),
-                                "a copy of it, y = y.copy(), or a function that returns one")
+                                "write to a copy, y = y.copy(), or use a function that returns a new array")
         if not is_writable(self.val) or not is_writable(self.layout):
             raise ValueError("assignment destination is read-only")
 
@@ -77,9 +77,9 @@ class Storage:
         """Raise MutationError if untraced code holds a plain copy of the content, which would miss this write."""
         self.handed = [copy for copy in self.handed if copy() is not None]
         if self.handed:
-            raise MutationError("an array is written to, and a plain copy of its numbers, which a function asked for, "
-                                "is still held: the write would not be seen in it", user_location(),
-                                "y = x.copy() of one of the two, before the write")
+            raise MutationError("an array is written to after a function took a plain view of its numbers, which is "
+                                "still in use and would not see the write", user_location(),
+                                "copy one of the two before the write, y = x.copy()")
 
     def relate(self, other: Storage) -> None:
         """Note that another storage shares the memory as no path describes: a write to one invalidates the other."""
@@ -92,7 +92,7 @@ class Storage:
         """Invalidate the other storages that share the memory, because this one was written to."""
         for storage in self.family or ():
             if storage is not self:
-                storage.lose("two tensors or arrays share memory on a way that no tape describes, one was written to, "
+                storage.lose("two tensors or arrays share memory in a way that cannot be recorded, one was written to, "
                              "and the other is used")
         self.family = None
 
@@ -102,8 +102,8 @@ class Storage:
         self.version += 1
 
 
-SEVERAL = "an array whose numbers stand in it several times, or on a diagonal, is written to"
-CLONE = "a copy of one of the two, x.copy() or x.clone() of a tensor, before either is written to"
+SEVERAL = "an array is written to that shows the same memory several times, or a diagonal"
+CLONE = "copy one of the two before either is written to, x.copy(), or x.clone() for a tensor"
 
 
 class View:
@@ -344,9 +344,9 @@ def check_apart(x: Any, *values: Any) -> None:
         other = laid(value) if isinstance(value, Traced) else None
         if (type(mine) is type(other) is np.ndarray and np.may_share_memory(mine, other)
             and np.shares_memory(mine, other)):
-            raise MutationError("an array is written from a part of its own memory, and NumPy reads there what it has "
-                                "just written", user_location(),
-                                "a copy of that part")
+            raise MutationError("an array is written from an overlapping part of its own memory, where NumPy would "
+                                "read values just written", user_location(),
+                                "copy that part first")
 
 
 def are_same(x: Any, y: Any) -> bool:
@@ -392,8 +392,9 @@ def check_copied_once(x: Traced, memo: dict[Any, Any]) -> None:
     if others:
         x._tracer.guard_apart()
     if any(other is not x and plain(other._val) is plain(x._val) for other in others):
-        raise MutationError("copy.deepcopy of two arguments that are one array, which makes one copy of both",
-                            user_location(), "x.copy() of each")
+        raise MutationError("copy.deepcopy of two arguments that are the same array: Python makes one copy, a trace "
+                            "would make two",
+                            user_location(), "copy each separately, x.copy()")
     others.append(x)
 
 

@@ -38,7 +38,7 @@ from tapegrad.tree.modules import EMPTY, TABLES, is_module
 from tapegrad.tree.sparse import is_sparse
 
 CLASS = "__class__"
-RETURN = "return it beside the value, has_aux=True"
+RETURN = "return it next to the value, has_aux=True"
 LOADS = "LOAD_"  # prefix of the instructions that name a container which is written to
 # attributes of a traced tensor itself, and the mark of parameters
 _OWN = frozenset(["_op", "_val", "_tracer", "_view", "_held", "_made", "_is_param"])
@@ -257,9 +257,9 @@ class _Written:
                 continue  # an array without numbers holds nothing to write
             label = first.label or "an array"  # type: ignore[attr-defined]
             if k in kept and self.is_differentiated(x, set()):
-                cure = "ask for the gradient by arguments alone, argnums=0" if final in self.result else RETURN
+                cure = "differentiate by arguments alone, argnums=0" if final in self.result else RETURN
                 self.lost.append(Place(f"what is written into {label} is lost: the call is differentiated by the "
-                                       "numbers that it held", ops=[final], cure=cure))
+                                       "numbers that were there before", ops=[final], cure=cure))
             elif k in kept:
                 place = Place(f"it writes into {label}", ops=[final], owner=self.given[k])
                 self.writes.append((RefillWrite(self.given[k], final.val), place))
@@ -268,8 +268,8 @@ class _Written:
                 self.form.inputs[id(storage)] = k
                 self.stored.append(Stored(k, None, {...: Result(final, final.val)}))
             elif final not in self.reaches:
-                self.lost.append(Place(f"what is written into {label} is lost: the caller's arrays are not written "
-                                       "to", ops=[final]))
+                self.lost.append(Place(f"what is written into {label} is lost: an argument of the caller is never "
+                                       "written to", ops=[final]))
 
     def table(self, new: Any, x: Any, then: dict[Any, Any], owner: Any) -> None:
         """Collect the writes to a dict, or to the dict of an object's attributes."""
@@ -352,7 +352,7 @@ class _Written:
         if not parts or not all(peek(x) in self.result for x in parts):
             place = self.place(owner, place, [peek(part) for part in parts])
             self.lost.append(place._replace(what=f"what is written to {place.what} is lost: the call is differentiated "
-                                                 "by the number that it held"))
+                                                 "by the number that was there before"))
         return True
 
     def put(self, write: Callable[[], Any], owner: Any, place: Any, stored: Stored | None = None) -> None:

@@ -29,7 +29,7 @@ def write(x: Traced, index: tuple[Any, ...], value: Any) -> None:
     tracer = x._tracer
     inner = tracer_of((x, value, *index))
     if inner is not tracer:
-        raise MutationError("a value of an inner trace is written into an array of an outer one", user_location(),
+        raise MutationError("a value of an inner derivative is written into an array of an outer one", user_location(),
                             "make the array inside the function that is differentiated")
     view = place(x)
     storage = view.storage

@@ -301,8 +301,8 @@ class Pass(Interpretation):
     def _drawn(self, op: Call, args: list[Any], flags: list[bool]) -> Any:
         if op.fn is default_rng:
             if any(flags):
-                raise UnknownFunction(f"{self.tape.name} makes a random generator of a seed that is batched", op.where,
-                                      "a generator from outside, which draws once for each member")
+                raise UnknownFunction(f"{self.tape.name} makes a random generator from a batched seed", op.where,
+                                      "use a generator from outside, which draws once for each member")
             return _run(op, args)
         if is_torch_source(op.args[0]):
             self.flags[op.id] = True
@@ -311,9 +311,9 @@ class Pass(Interpretation):
         if not seeded and self._is_set_anew(op):
             if any(flags):
                 raise UnknownFunction(f"{self.tape.name} seeds a random generator from outside for each member, and "
-                                      f"{op.kwargs.get('method')} of it has arguments that are batched", op.where,
-                                      "a generator made inside, as np.random.default_rng(seed) is; or numbers that are "
-                                      "drawn without such arguments")
+                                      f"its {op.kwargs.get('method')} has batched arguments", op.where,
+                                      "make the generator inside, np.random.default_rng(seed); or draw without batched "
+                                      "arguments")
             return self._draw(op, args)
         if seeded and not any(flags):
             return _run(op, args)  # each member creates the generator anew, so all draw the same
@@ -371,17 +371,17 @@ class Pass(Interpretation):
         """Drop the members that do not agree from all values; raise where they cannot be traced apart."""
         if self._depends_on_draws(op):
             raise UnknownFunction(
-                f"the members of a batch take different ways here, by random numbers that {self.tape.name} draws: "
-                "those that are traced apart would draw others",
+                "the members of a batch take different branches here, depending on random numbers that "
+                f"{self.tape.name} draws: members traced separately would draw other numbers",
                 op.where,
                 "draw before tg.vmap, and pass the numbers as an argument",
             )
         if not agree.any():
             raise ArgumentError(
-                f"no member of the batch goes the way here that {self.tape.name} went when it was traced: "
-                "it does otherwise when it runs again",
+                f"no member of the batch takes the branch that {self.tape.name} took when it was traced: it behaves "
+                "differently when it runs again",
                 op.where,
-                "pass what changes from run to run as an argument",
+                "pass values that change from run to run as arguments",
             )
         kept = np.nonzero(agree)[0]
         self.left.append(self.rows[~agree])

@@ -62,7 +62,7 @@ def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any], has
     """
     if not isinstance(args, (tuple, list)):
         raise ArgumentError(f"the arguments are {brief(args)}", None,
-                            "a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
+                            "pass a tuple of all arguments: tg.jvp(f, (x,), (dx,))")
     with collector:
         tape = record(f, tuple(args), {}, context(), grad=True, wanted=Wanted(captured=False), replays=False)
         value, aux = tape.result.val, None
@@ -122,7 +122,7 @@ def forwardtape(f: Callable[..., Any] | Tape, /, *args: Any, **kwargs: Any) -> T
 def _listed(tangents: Any) -> tuple[Any, ...]:
     if not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"the tangents are {brief(tangents)}", None,
-                            "a tuple with one for each argument, None for one that is constant: tg.jvp(f, (x,), (dx,))")
+                            "pass a tuple with one for each argument, None for a constant one: tg.jvp(f, (x,), (dx,))")
     return tuple(tangents)
 
 
@@ -151,20 +151,21 @@ def given(tape: Tape, tangents: Sequence[Any]) -> dict[int, Any]:
     parts = tape.structure.args
     if len(tangents) != len(parts):
         raise ArgumentError(f"{count_of(len(tangents), 'tangent')} for {count_of(len(parts), 'argument')}", None,
-                            "one for each, None for one that is constant")
+                            "pass one for each, None for a constant one")
     inputs, given_up = tape.inputs, _given_up(tape)
     for number, (structure, value) in enumerate(zip(parts, tangents), 1):
         try:
             found = structure.unmirror(value)
         except ArgumentError as err:
-            raise ArgumentError(f"the tangent of argument {number} is nested otherwise than that: {err.what}", None,
+            raise ArgumentError(f"the nesting of the tangent of argument {number} differs from the argument's: "
+                                f"{err.what}", None,
                                 err.try_) from err
         if type(structure.spec) is Static and type(structure.spec.value) in BOOLS and not is_nothing(value):
             raise _no_tangent(f"argument {number}", structure.spec.value)
         for x, t in zip(inputs[structure.start + 1:], found):
             if t is not None and not isinstance(t, Absorbing):
                 if x.id - 1 in given_up:
-                    raise ArgumentError(f"{x.label or x.name} is taken as a plain number, which has no tangent", None,
+                    raise ArgumentError(f"{x.label or x.name} is used as a plain number, which has no tangent", None,
                                         "None as its tangent")
                 known[x.id] = fitted(t, x)
     return known
@@ -181,15 +182,15 @@ def fitted(t: Any, x: Input) -> Any:
         raise _no_tangent(name, val)
     t = (np.asarray(t, complex if is_complex(val) else float) if isinstance(t, (list, tuple)) else float(t)
          if isinstance(t, int) else t)
-    cure = f"{f'an array of shape {shape_of(val)}' if shape_of(val) else 'a number'}, or None where it is constant"
+    cure = f"{f'an array of shape {shape_of(val)}' if shape_of(val) else 'a number'}, or None if it is constant"
     if not is_leaf(t):
-        raise ArgumentError(f"the tangent of {name} is {brief(t)}, and {name} a {type_name(val)}", None,
+        raise ArgumentError(f"the tangent of {name} is {brief(t)}, but {name} is a {type_name(val)}", None,
                             cure)
     if shape_of(t) != shape_of(val):
-        raise ArgumentError(f"the tangent of {name} has shape {shape_of(t)}, and {name} {shape_of(val)}", None,
+        raise ArgumentError(f"the tangent of {name} has shape {shape_of(t)}, but {name} has {shape_of(val)}", None,
                             cure)
     if is_complex(t) and not is_complex(val):
-        raise ArgumentError(f"the tangent of {name} is complex, and {name} is real", None, "a real tangent")
+        raise ArgumentError(f"the tangent of {name} is complex, but {name} is real", None, "a real tangent")
     t = unwrap(project(wrap(t), wrap(val))) if is_tensor(plain(val)) else t
     if kind_within(plain(val)) is not None:
         return t if isinstance(t, Traced) else as_objects(np.array(t, object), val)

@@ -26,8 +26,8 @@ from tapegrad.tree.keywords import check_keywords
 R = TypeVar("R")
 
 OPTIONS = ("argnums", "captured", "seed", "has_aux")
-TWICE = ("sum the output, or tg.jacobian(tg.jacobian(f))(x) for the second derivatives of each of its numbers: a "
-         "Hessian is of one real number")
+TWICE = ("sum the output, or tg.jacobian(tg.jacobian(f))(x) for the second derivatives of each element: a Hessian is "
+         "defined for one real number")
 
 
 @overload
@@ -93,7 +93,8 @@ def gradient(f: Callable[..., Any], /, *args: Any, seed: Any = 1, has_aux: bool 
     if kwargs:
         check_keywords("gradient", f, kwargs, OPTIONS)
     if not args:
-        raise ArgumentError("there is no positional argument, and the gradient is with respect to these", None,
+        raise ArgumentError("there is no positional argument, but the gradient is with respect to positional arguments",
+                            None,
                             "tg.gradient(f, x): keyword arguments are not differentiated; tg.grad(f) is the gradient "
                             "with respect to what the function captured")
     value, gradients = _once(f, args, kwargs, seed, Wanted(captured=False), has_aux)
@@ -165,8 +166,8 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
     from tapegrad.transforms.primitivize import flattened
     asked = wanted(argnums, captured)
     if isinstance(f, Tape) and asked != ALL:
-        raise ArgumentError("a tape has its gradient by all its arguments", None,
-                            "tg.gradtape(f, *args, argnums=...) of the function itself")
+        raise ArgumentError("a tape is differentiated by all its arguments", None,
+                            "tg.gradtape(f, *args, argnums=...) with the function itself")
     with Work("differentiating"), collector:
         tape = (flattened(f) if isinstance(f, Tape)
                 else record(f, args, kwargs, context(), grad=True, found=Found(f, args, kwargs), wanted=asked))

@@ -59,7 +59,7 @@ def implicit(residual: Callable[..., Any]) -> Callable[..., Any]:
     """
     if not callable(residual):
         raise ArgumentError(
-            f"the residual is {residual!r}, no function", None, "tg.implicit(residual)(solution, *params)"
+            f"the residual is {residual!r}, not a function", None, "tg.implicit(residual)(solution, *params)"
         )
 
     def at(solution: Any, *params: Any) -> Any:
@@ -163,8 +163,8 @@ def _traced(equations: Equations, u: Any, given: Any) -> Tape:
     if shape_of(found) != shape_of(u):
         raise refused(
             equations.solver.name,
-            f"there are {math.prod(shape_of(u))} unknowns, and {math.prod(shape_of(found))} equations",
-            "as many equations as unknowns",
+            f"there are {math.prod(shape_of(u))} unknowns, but {math.prod(shape_of(found))} equations",
+            "return as many equations as unknowns",
         )
     return tape
 
@@ -196,8 +196,8 @@ def _check_regular(rows: Any, solver: Solver) -> Any:
     if not (np.isfinite(scaled).all() and np.linalg.cond(scaled) < MOST_CONDITION):
         raise refused(
             solver.name,
-            "the derivative of what it solves is singular at the solution, which has no derivative there",
-            "a problem of which each solution stands alone",
+            "the Jacobian of its equations is singular at the solution, which has no derivative there",
+            "a problem with isolated solutions",
         )
     return rows.copy() if isinstance(rows, np.ndarray) else rows
 
@@ -211,7 +211,7 @@ def _check_step(w: Any, step: Any, u: Any, solver: Solver) -> Any:
             solver.name,
             f"its solution {'is no optimum inside the bounds' if minimum else 'does not solve the equations'}: "
             f"a Newton step changes it by {most:.2g}",
-            f"a closer tolerance or more iterations{'; at a bound, the value of that bound' if minimum else ''}",
+            f"a smaller tolerance or more iterations{'; at a bound, return the bound itself' if minimum else ''}",
         )
     return w.copy() if isinstance(w, np.ndarray) else w
 
@@ -271,8 +271,8 @@ def _find_linear(solver: Solver, y: Any, given: Any, dy: Cotangent) -> Any:
     if failed:
         raise refused(
             solver.name,
-            "the linear system of its derivative was not solved by iteration",
-            "fewer unknowns, or a problem better scaled",
+            "the iterative solution of the linear system for its derivative did not converge",
+            "fewer unknowns, or a better scaled problem",
         )
     return w
 

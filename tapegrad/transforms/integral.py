@@ -47,7 +47,7 @@ def _fejer(count: int) -> tuple[Any, Any]:
 
 
 (PLACES, FINE), COARSE = _fejer(31), _fejer(15)[1]
-_TWO = "two integrals, from and to where it jumps; abs, maximum or clip, which have kinks only"
+_TWO = "split the integral where it jumps; or use abs, maximum or clip, which are continuous"
 
 
 def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:
@@ -180,7 +180,7 @@ def _one_by_one(solver: Solver, compiled: Any, leaves: list[Any], given: Any, wr
     if not info.success and info.status != 2:  # rounding errors are no failure
         raise refused(
             solver.name,
-            f"the integral of the integrand's gradient has not converged: {info.message}",
+            f"the integral of the integrand's gradient did not converge: {info.message}",
             "fewer singularities, or points=",
         )
 

@@ -47,8 +47,8 @@ def check_jumps(name: str, tape: Tape, *groups: Collection[int], try_: str) -> N
         if all(any(found[arg.id] for arg in arguments) for found in depends):
             raise refused(
                 name,
-                f"what it integrates may jump: {op!r} depends on a number that the gradient is asked for, and where it "
-                "jumps, the integral of the gradient is not the gradient of the integral",
+                f"the integrand may jump: {op!r} depends on a differentiated number, and at a jump the integral of the "
+                "gradient is not the gradient of the integral",
                 try_,
             )
 
@@ -99,8 +99,8 @@ def check_poles(name: str, path: Path, xs: Sequence[float], *groups: Collection[
         for before, after in jumps(evaluated, evaluated(x), evaluated(x2)):
             for i, op in enumerate(moving(before.tape)):
                 if not same_side(before.sides[i], after.sides.get(i)):
-                    raise refused(name, f"it jumps at {op!r}, and where that is depends on a number that the gradient "
-                                        "is asked for", try_)
+                    raise refused(name, f"it jumps at {op!r}, at a position that depends on a differentiated number",
+                                  try_)
 
 
 def check_path(name: str, fn: Callable[..., Any], points: Sequence[tuple[float, Any]], sides: Sequence[Any], rest: Any,
@@ -126,10 +126,10 @@ def check_path(name: str, fn: Callable[..., Any], points: Sequence[tuple[float, 
             if op is not None:
                 raise UnknownFunction(
                     f"{name} cannot be differentiated: the slope jumps at {op!r}, of {op.where}, which depends on the "
-                    "state, or on a number that the gradient is asked for: the sensitivities do not see how that moves",
+                    "state or on a differentiated number: the sensitivities miss how the jump moves",
                     op.where,
-                    "events= with a terminal one where it jumps, and a second solve_ivp from there, of which each has "
-                    "the slope of one side only; or a smooth switch, as of tanh",
+                    "a terminal event in events= where it jumps, and a second solve_ivp from there, each with the "
+                    "slope of one side only; or a smooth switch, such as tanh",
                 )
 
 

@@ -136,7 +136,7 @@ def rows_of(part: Any, places: Any) -> Any:
 def _check(many: int) -> None:
     if many > MOST:
         raise ArgumentError(
-            f"the pattern of a derivative names {many:,} places: it is not sparse",
+            f"the pattern of a derivative has {many:,} entries: it is not sparse",
             None,
             "tg.jvp, tg.hvp or tg.jacobian",
         )

@@ -82,8 +82,8 @@ def _check_triples(tape: Tape) -> None:
     active, passed = activity(tape), needed(tape)
     for op in tape.ops:
         if type(op) is Call and active[op.id] and passed[op.id] and not is_triple(whole_of(op) or op):
-            raise ArgumentError(f"the gradient must pass {op.name}, a call of {brief(op.fn)}, which has no pullback on "
-                                "this tape", op.where, "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
+            raise ArgumentError(f"the gradient must pass through {op.name}, a call of {brief(op.fn)}, which has no "
+                                "pullback on this tape", op.where, "tg.gradtape(tape), or tg.back(tg.rewrite(tape))")
 
 
 def _primal(tape: Tape, y: Operation, rr: Call, pb: Operation) -> Call:

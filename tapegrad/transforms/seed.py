@@ -25,7 +25,7 @@ def pair_of(y: Any) -> tuple[Any, Any]:
     """Return the value and the rest that a function with `has_aux` returns; raise ArgumentError if that is no pair."""
     if isinstance(y, (tuple, list)) and len(y) == 2:
         return y[0], y[1]
-    raise ArgumentError(f"with has_aux=True the function returns a pair, and this one a {type_name(y)}",
+    raise ArgumentError(f"with has_aux=True the function must return a pair, but it returned a {type_name(y)}",
                         try_="return (value, aux), or leave has_aux out")
 
 
@@ -45,8 +45,9 @@ def unit_of_result(y: Any, seed: Any) -> Measure | None:
     if QUANTITIES and measure is None and not is_leaf(y) \
             and any(type(getattr(node, "metadata", None)) is Measure or getattr(node, "measure", None) is not None
                     for node in flatten(y, "", [], []).seen.values()):
-        raise ArgumentError("the function returns several values of which some have units: the gradient has none", None,
-                            "one quantity, or the numbers of each in a unit of your choice")
+        raise ArgumentError("the function returns several values, some of them with units: their sum, and so the "
+                            "gradient, is not defined", None,
+                            "return one quantity, or plain numbers in units of your choice")
     return measure
 
 
@@ -65,8 +66,9 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
             return structure.mirror([start(leaves[0], seed, cure)])
         if type(seed) is int and seed == 1 and not structure.is_array:
             raise ArgumentError(f"the function returns a {type(y).__name__}: its gradient needs a seed",
-                                try_=cure or "return one number, with has_aux=True one and something besides; or seed= "
-                                     "with one cotangent per number of it, nested like it (None: nothing flows)")
+                                try_=cure or "return one number, with has_aux=True one number and other values; or "
+                                             "pass seed= with the same nesting and one cotangent per number (None: no "
+                                             "gradient flows)")
         parts = zip(leaves, structure.unmirror(seed, whole=True))
         return structure.mirror([ZERO if part is None else start(leaf, part) for leaf, part in parts])
     shape, is_complex = shape_of(y), is_complex_number(plain(y)) or getattr(dtype_of(y), "kind", "f") == "c"
@@ -76,21 +78,21 @@ def start(y: Any, seed: Any, cure: str = "") -> Any:
     if type(seed) is int and seed == 1 and shape and set(shape) == {1} and not is_complex:
         seed = np.ones(shape)  # one number
     if type(seed) is int and seed == 1 and (shape != () or is_complex):
-        cure = cure or ("seed= a number; abs(y)**2 or another real number; tg.holomorphic_derivative(f)(z)"
-                        if shape == () else "sum the output; tg.jacobian(f)(x) for the gradient of each number; "
-                        "or seed= an array of that shape")
-        raise ArgumentError(f"the function returns {type_name(y)}, no real scalar: its gradient needs a seed",
+        cure = cure or ("pass a number as seed=; abs(y)**2 or another real number; tg.holomorphic_derivative(f)(z)"
+                        if shape == () else "sum the output; tg.jacobian(f)(x) for the gradient of each number; or "
+                                            "pass an array of that shape as seed=")
+        raise ArgumentError(f"the function returns {type_name(y)}, not a real scalar: its gradient needs a seed",
                             try_=cure)
     if isinstance(seed, (list, tuple)):
         seed = _array(seed, y)
     if type(seed) is np.ndarray:
         seed = seed.copy()  # the caller may write to it
     if not is_leaf(seed):
-        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}",
-                            try_="a seed of the output's shape")
+        raise ArgumentError(f"the seed is {seed!r}, but the output is a {type_name(y)}",
+                            try_="pass a seed of the output's shape")
     if shape_of(seed) != shape:
-        raise ArgumentError(f"the seed has shape {shape_of(seed)}, and the output {shape}",
-                            try_="a seed of the output's shape")
+        raise ArgumentError(f"the seed has shape {shape_of(seed)}, but the output has {shape}",
+                            try_="pass a seed of the output's shape")
     if type(seed) in (int, float) and is_tensor(y) and getattr(dtype_of(y), "kind", "") == "f":
         # converted here, so that no rule turns a number into an array
         return cast(to_tensor(float(seed), plain(y).device, plain(y).dtype), plain(y))
@@ -107,5 +109,5 @@ def _array(seed: Any, y: Any) -> Any:
     try:
         return np.asarray(seed, complex if getattr(dtype_of(y), "kind", "f") == "c" else float)
     except (TypeError, ValueError) as err:
-        raise ArgumentError(f"the seed is {seed!r}, and the output a {type_name(y)}",
-                            try_="a seed of the output's shape") from err
+        raise ArgumentError(f"the seed is {seed!r}, but the output is a {type_name(y)}",
+                            try_="pass a seed of the output's shape") from err

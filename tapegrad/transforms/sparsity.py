@@ -102,8 +102,9 @@ def inputs_of(tape: Tape) -> list[Input]:
     found = [x for part in tape.structure.asked
              for x in inputs[part.start : part.start + part.size] if has_gradient(x.val)]
     if any(is_complex(x.val) for x in found):
-        raise ArgumentError("an argument is complex: the derivative by it is two, unless the function is holomorphic",
-                            None, "tg.jvp along 1 and 1j, or the real and the imaginary part as arguments")
+        raise ArgumentError("an argument is complex: unless the function is holomorphic, there are two derivatives, by "
+                            "z and by its conjugate",
+                            None, "tg.jvp along 1 and 1j, or pass the real and imaginary parts as arguments")
     return found
 
 

@@ -88,7 +88,8 @@ def _by_pullback(op: Op, pullback: Any, y: Any, tangents: Tangents) -> Any:
     except MissingRule:
         raise
     except TapeError as err:
-        raise type(err)(f"the tangent of {op.__name__} is made of its pullback, which cannot be traced: {err.what}",
+        raise type(err)(f"the tangent of {op.__name__} is computed from its pullback, which cannot be traced: "
+                        f"{err.what}",
                         err.where,
                         "write the pullback with NumPy or tapegrad's ops; or tg.grad, which calls it as it is") from err
 

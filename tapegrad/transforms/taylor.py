@@ -51,7 +51,7 @@ def taylor(f: Callable[..., Any], x: Any, order: int = 5, direction: Any = None)
     [np.float64(4.0), np.float64(4.0), np.float64(1.0), np.float64(0.0)]
     """
     if isinstance(order, bool) or not hasattr(order, "__index__") or int(order) < 0:
-        raise ArgumentError(f"order is {brief(order)}", None, "how many coefficients behind the value, 0 or more")
+        raise ArgumentError(f"order is {brief(order)}", None, "the number of coefficients after the value, 0 or more")
     return coefficients(f, (x,), int(order), None if direction is None else (direction,))
 
 
@@ -197,8 +197,8 @@ class Expansion:
         self.bytes += sum(op.spec.nbytes for op in tape.ops)
         if self.recorded > LONGER or self.bytes > self.room:
             raise MissingRule(
-                f"{what} has no power series of its own, and its tangents of tangents are too many for order "
-                f"{self.order}", None, "a lower order, or a program in other functions",
+                f"{what} has no power series rule, and nested tangents are too expensive for order {self.order}", None,
+                              "a lower order, or other functions",
             )
 
     def of_call(self, fn: Op, op: Call, args: list[Any], parts: list[Any]) -> Any:
@@ -239,8 +239,8 @@ class Expanded:
         """Return the series of its value, nested like it."""
         fn, parts = self.fn, self.parts
         if not all(part is None or isinstance(part, Series) for part in parts):
-            raise MissingRule(f"{fn.__name__} takes a nest of numbers, and has no power series", self.op.where,
-                              "pass it arrays and numbers")
+            raise MissingRule(f"{fn.__name__} takes nested arguments, and has no power series rule", self.op.where,
+                              "pass arrays and numbers")
         if fn in ARITHMETIC and not self.kwargs:
             return ARITHMETIC[fn](self, *[Series([x]) if part is None else part for x, part in zip(self.args, parts)])
         active = [i for i, part in enumerate(parts) if part is not None]
@@ -296,14 +296,14 @@ class Expanded:
             Series([y], self._opaque) if callable(y) else part for y, part in zip(self.y, found)])
 
     def _opaque(self, k: int) -> Any:
-        raise MissingRule(f"the pullback of {self.fn.__name__} cannot be traced: series end at its first order",
-                          self.op.where, "write it in NumPy, and what it calls in C as a primitive with a rule")
+        raise MissingRule(f"the pullback of {self.fn.__name__} cannot be traced: its series has only the first order",
+                          self.op.where, "write it in NumPy, and make C functions that it calls primitives with a rule")
 
     def _rates(self, made: list[Series]) -> list[Any]:
         """Record the tangent at the first terms; return the series of the derivative of each part of the value."""
         if getattr(self.fn, "order", 0) > 1:  # torch's third derivatives of layer_norm and batch_norm are wrong
             raise MissingRule(f"{self.fn.__name__} has no power series: torch's derivatives may be wrong beyond the "
-                              "second", self.op.where, "the function written in elementary ones")
+                              "second", self.op.where, "write the function in elementary ones")
         active = [i for i, part in enumerate(self.parts) if part is not None]
         parts, into = self.expansion.of_program(
             _Tangent(self, active), [*made, *[self.parts[i] for i in active], *[self.parts[i].rate for i in active]]

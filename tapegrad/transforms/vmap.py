@@ -63,9 +63,9 @@ def vmap(f: Callable[P, Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable
     """
     if not callable(f):
         raise ArgumentError(
-            f"{brief(f)} is no function",
+            f"{brief(f)} is not a function",
             user_location(),
-            "tg.vmap(f)(x): the function first, its arguments in the call",
+            "pass the function first and its arguments in the call: tg.vmap(f)(x)",
         )
     how = Batched(in_axes, out_axes, name_of(f))
 
@@ -148,7 +148,7 @@ def settled_for(tape: Tape, own: list[Any]) -> bool:
     if any(id(place.owner) not in mine for _, place in effects.writes):
         return True
     tape.structure.effects = None
-    effects.lose("each member has a copy of its own").settle()
+    effects.lose("each member has its own copy").settle()
     return False
 
 
@@ -178,9 +178,9 @@ class Batched:
             if wrong:
                 raise self._error(
                     name,
-                    f"{what} holds {brief(wrong[0])}, which is no axis",
-                    f"integers, and None for what all members share: {what}=0; the arguments go to the function "
-                    "that is returned, tg.vmap(f)(x)",
+                    f"{what} contains {brief(wrong[0])}, which is not an axis",
+                    f"use integers, and None for arguments that all members share: {what}=0; pass the arguments to the "
+                    "function that is returned, tg.vmap(f)(x)",
                 )
         in_axes, self.out_axes = map(_plain_axes, (in_axes, out_axes))
         self.in_axes, self.name = tuple(in_axes) if isinstance(in_axes, list) else in_axes, name
@@ -236,8 +236,8 @@ class Batched:
         given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(args)
         if len(given) != len(args):
             raise self.fail(
-                f"in_axes={self.in_axes!r} is for {count_of(len(given), 'argument')}, and there are {len(args)}",
-                "one axis or None for each argument",
+                f"in_axes={self.in_axes!r} is for {count_of(len(given), 'argument')}, but there are {len(args)}",
+                "pass one axis or None for each argument",
             )
         parts = [*zip(signature.args, args, given), *[(signature.kwargs[key], arg, 0) for key, arg in kwargs.items()]]
         for structure, arg, axis in parts:
@@ -253,7 +253,7 @@ class Batched:
                 for x in found:
                     if known.setdefault(id(x), each) != each:
                         raise self.fail(
-                            "one array stands twice in an argument, with two axes", "pass it as two arguments"
+                            "an array occurs twice in an argument, with two axes", "pass it as two arguments"
                         )
             for k in inside:
                 axes[k] = known.get(id(leaves[k]))
@@ -265,8 +265,8 @@ class Batched:
             spread = optree.broadcast_prefix(axes, x, none_is_leaf=True, namespace=NAMESPACE)
         except ValueError as err:
             raise self.fail(
-                f"{what}={axes!r} is nested otherwise than the {of}: {str(err).partition(chr(10))[0]}",
-                f"an axis for all of it, or a nest that is like the {of}, from the outside in",
+                f"the nesting of {what}={axes!r} differs from the {of}: {str(err).partition(chr(10))[0]}",
+                f"pass one axis for all of it, or the same nesting as the outer levels of the {of}",
             ) from err
         yield from zip(optree.tree_leaves(x, none_is_leaf=True, namespace=NAMESPACE), spread)
 
@@ -280,10 +280,10 @@ class Batched:
             name, shape = labels[k] or f"input {k + 1}", tuple(getattr(plain(x), "shape", ()))
             if not -len(shape) <= axis < len(shape):
                 raise self.fail(
-                    f"{name} has shape {shape}, and no axis {axis}"
+                    f"{name} has shape {shape}, which has no axis {axis}"
                     if shape
-                    else f"{name} is a number, and has no axis {axis}",
-                    f"in_axes with None for {name}, if all members share it"
+                    else f"{name} is a number, which has no axis {axis}",
+                    f"pass None for {name} in in_axes, if all members share it"
                     if not shape
                     else f"an axis from 0 to {len(shape) - 1}",
                 )
@@ -291,12 +291,12 @@ class Batched:
             sizes.setdefault(shape[axis], f"{name} along axis {axis}")
             found[k] = permute_dims(x, axes=(axis, *[i for i in range(len(shape)) if i != axis])) if axis else x
         if not sizes:
-            raise self.fail("no argument is batched", "in_axes=0, or a tuple in which one is no None")
+            raise self.fail("no argument is batched", "in_axes=0, or a tuple with at least one axis")
         if len(sizes) > 1:
             told = ", ".join(f"{size} of {where}" for size, where in sizes.items())
             raise self.fail(
-                f"the arguments have not equally many members: {told}",
-                "arrays of one length along their axes, or None in in_axes",
+                f"the arguments have different numbers of members: {told}",
+                "pass arrays of the same length along their axes, or None in in_axes",
             )
         return next(iter(sizes)), found
 
@@ -356,7 +356,7 @@ class Batched:
                 return None, not listener.heard, []
         if len(tape.inputs) != len(leaves) + 1:
             raise self.fail(
-                "its arguments are taken apart otherwise for one member", "arrays, in tuples, lists and dicts"
+                "the arguments of one member have another nesting", "pass arrays, in tuples, lists and dicts"
             )
         tape.name = self.name
         return inline(tape, valued=True), False, []
@@ -367,10 +367,10 @@ class Batched:
         changed = None if witness is None else witness.result()[0].changed()
         if changed is not None:
             raise MutationError(
-                f"vmap of {self.name}: it changes {changed[0]}, which can be done for each member, but not undone for "
-                "the first, which is to run again",
+                f"vmap of {self.name}: it changes {changed[0]}, and that cannot be undone for the first member, which "
+                "must run again",
                 user_location(),
-                "a loop over the members; or return what is new",
+                "a loop over the members; or return the new value",
             )
 
     def recorded(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], observer: Any) -> Tape:
@@ -399,8 +399,8 @@ class Batched:
         if any(group.into != first.into or len(group.parts) != len(first.parts) for group in groups[1:]):
             other = next(group.into for group in groups[1:] if group.into != first.into)
             raise self.fail(
-                f"its members return values that are nested otherwise: {first.into!r} and {other!r}",
-                "one nesting of the value in all branches",
+                f"its members return values with different nesting: {first.into!r} and {other!r}",
+                "return the same nesting in all branches",
             )
         into = first.into
         places = list(range(len(first.parts)))
@@ -429,19 +429,19 @@ class Batched:
             if any(other is not x and other != x for _, other, _ in found):
                 raise self.fail(
                     f"its members return {brief(x)} and {brief(next(other for _, other, _ in found if other != x))}",
-                    "numbers or arrays as the value, or the same for all",
+                    "return numbers or arrays, or the same value for all members",
                 )
             return x
         if axis is None:
             if len(found) > 1 or flag:
-                raise self.fail("out_axes is None for a value that is not the same for all members", "out_axes=0")
+                raise self.fail("out_axes is None, but the value differs between members", "out_axes=0")
             return x
         if len(found) > 1:
             shapes = {tuple(getattr(plain(y), "shape", ()))[batched:] for _, y, batched in found}
             if len(shapes) > 1:
                 raise self.fail(
                     f"its members return arrays of different shapes, {' and '.join(map(str, sorted(shapes)))}",
-                    "values of one shape: padded, or summed up",
+                    "return values of the same shape: pad or sum them",
                 )
             whole = [y if batched else spread(y, len(group)) for group, y, batched in found]
             with noted(tracer_of(whole), "members in their order"):
@@ -451,7 +451,7 @@ class Batched:
         ndim = len(plain(x).shape)
         if not -ndim <= axis < ndim:
             raise self.fail(
-                f"the value has shape {tuple(plain(x).shape)}, the members first, and no axis {axis}",
+                f"the value has shape {tuple(plain(x).shape)}, with the members first, which has no axis {axis}",
                 f"out_axes from 0 to {ndim - 1}",
             )
         axis %= ndim

@@ -63,10 +63,9 @@ def _number(x: Any, of: str) -> int:
             return index(x)
     except TypeError:
         pass
-    raise ArgumentError(f"argnums is {x!r}, which is no argument's number", None,
-                        "argnums=0 for the first positional argument, argnums=(0, 1) "
-                        "for the first two; the arguments themselves go to the function that is returned: "
-                        f"tg.{of}(f)(x)")
+    raise ArgumentError(f"argnums is {x!r}, which is not the number of an argument", None,
+                        "argnums=0 for the first positional argument, argnums=(0, 1) for the first two; pass the "
+                        f"arguments themselves to the function that is returned: tg.{of}(f)(x)")
 
 
 def _place(number: int, count: int) -> int:

@@ -86,8 +86,8 @@ def check_apart(x: Any) -> None:
         for tracer in tracers:
             if id(x) in tracer.copies or (tracer.rerouting is not None
                                           and any(fn is x for fn in tracer.rerouting.functions)):
-                raise MutationError(f"{whose} reads by another name what is an argument too, or was captured",
-                                    user_location(), "read it through the argument, or pass it on in args=")
+                raise MutationError(f"{whose} reads by another name an object that is also an argument or captured",
+                                    user_location(), "read it through the argument, or pass it in args=")
 
 
 def class_of(x: Any) -> type:

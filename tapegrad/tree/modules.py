@@ -160,7 +160,7 @@ def difference(recorded: Module, given: Module) -> str:
     """Describe the first difference in the configuration of two modules, "" if there is none."""
     kinds = recorded.cls.__name__, given.cls.__name__
     if kinds[0] != kinds[1]:
-        return f"{given.label} was a {kinds[0]}, and is a {kinds[1]}"
+        return f"{given.label} was a {kinds[0]}, and is now a {kinds[1]}"
     for key in {**recorded.plain, **given.plain}:
         was, now = recorded.plain.get(key, _NOTHING), given.plain.get(key, _NOTHING)
         if was != now:
@@ -168,7 +168,7 @@ def difference(recorded: Module, given: Module) -> str:
     for (_, name), was, now in zip(given.names, recorded.children, given.children):
         if isinstance(was, Leaf) and isinstance(now, Leaf) and was.leafy != now.leafy:
             before, after = ("trained" if each.leafy else "held constant" for each in (was, now))
-            return f"{given.label}.{name} was {before}, and is {after}"
+            return f"{given.label}.{name} was {before}, and is now {after}"
     return ""
 
 
@@ -229,23 +229,23 @@ def refuse(module: Any, label: str) -> None:
     torch, own = sys.modules["torch"], vars(module)
     label = label or type(module).__name__
     if isinstance(module, torch.jit.ScriptModule):
-        raise ArgumentError(f"{label} is compiled by torch.jit, which computes where no trace sees it", None,
-                            "pass the module that it was made of")
+        raise ArgumentError(f"{label} is compiled by torch.jit, whose operations cannot be recorded", None,
+                            "pass the module that it was made from")
     if own.get("_backward_hooks") or own.get("_backward_pre_hooks"):
-        raise ArgumentError(f"{label} has a backward hook, which runs on torch's own tape alone", None,
-                            "remove it, and look at the gradient that is returned, or at that tape")
+        raise ArgumentError(f"{label} has a backward hook, which runs in torch's own autograd only", None,
+                            "remove it, and use the returned gradient, or a gradient tape, instead")
     if any(base.__module__.startswith("torch.distributed.fsdp") for base in type(module).__mro__):
-        raise ArgumentError(f"{label} is sharded by torch.distributed.fsdp, whose hooks gather parameters in memory "
-                            "that they free again, and put gradients into `grad`", None,
-                            "the module as it was before, in each process, and torch.distributed for the sum of the "
-                            "gradients; parallelize_module, whose DTensors are traced")
+        raise ArgumentError(f"{label} is sharded by torch.distributed.fsdp, whose hooks gather parameters, free them "
+                            "again, and store gradients in `grad`", None,
+                            "use the unsharded module in each process, and torch.distributed for the sum of the "
+                            "gradients; or parallelize_module, whose DTensors can be traced")
     for name, x in (own.get("_parameters") or {}).items():
         if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
             raise ArgumentError(f"{label}.{name} of a lazy {type(module).__name__} has no shape yet", None,
                                 "call the module once on such arguments")
         if x is not None and is_sparse_tensor(x):
             raise ArgumentError(f"{label}.{name} is a sparse parameter", None,
-                                "a parameter of its numbers, and torch.sparse_coo_tensor of these in forward")
+                                "use a dense parameter of its values, and torch.sparse_coo_tensor in forward")
         if x is not None:
             refuse_hooks(x, f"{label}.{name}")
 
@@ -260,5 +260,5 @@ def has_hook(x: Any) -> bool:
 def refuse_hooks(x: Any, label: str) -> None:
     """Raise ArgumentError for a tensor with a gradient hook, which changes its gradient in torch."""
     if has_hook(x):
-        raise ArgumentError(f"{label} has a hook, which runs on torch's own tape alone", None,
-                            "remove it, and do to the gradient that is returned what it does")
+        raise ArgumentError(f"{label} has a hook, which runs in torch's own autograd only", None,
+                            "remove it, and apply it to the returned gradient")

@@ -170,8 +170,8 @@ class Container:
             made = self.make(self.metadata, tuple([child.build(leaves, memo) for child in self.children]))
             memo[key] = made
         elif memo[key] is _OPEN:
-            raise ArgumentError(f"a {self.type.__name__} that holds itself cannot be taken apart", None,
-                                "an object of a class in its place, which may lead back to itself")
+            raise ArgumentError(f"a {self.type.__name__} that contains itself cannot be flattened", None,
+                                "use an object of a class instead, which may refer to itself")
         return memo[key]
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
@@ -476,7 +476,7 @@ def key_difference(recorded: Any, given: Any) -> str:
 
 # descriptions of nodes without parts, by the first item of their keys
 _SINGLE: dict[str, Callable[[Any], str]] = {
-    "*": lambda place: "a number or an array", "static": repr, "content": lambda then: f"what held {then!r}",
+    "*": lambda place: "a number or an array", "static": repr, "content": lambda then: f"the container of {then!r}",
     "function": lambda code: f"the function {code.co_name} of line {code.co_firstlineno} in {code.co_filename}",
 }
 

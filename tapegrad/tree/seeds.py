@@ -80,7 +80,7 @@ def _fields(node: Container, value: Any, whole: bool, path: str) -> list[Any]:
     if len(found) != n:
         raise _another(node, value, path)
     if hasattr(node.metadata, "exact") and metadata != node.metadata:
-        raise _another(node, value, path, ", with numbers in other places")
+        raise _another(node, value, path, ", with numbers in other positions")
     return found
 
 
@@ -102,5 +102,5 @@ def _another(node: Any, value: Any, path: str, why: str = "") -> ArgumentError:
         what = f"a {node.type.__name__}{of}"
     else:
         what = f"a {getattr(type(getattr(node, 'prototype', None)), '__name__', 'nesting')}"
-    return ArgumentError(f"{path or 'the value'} is {what}{why}, and what was given for it is {brief(value)}",
-                         try_="give the same nesting")
+    return ArgumentError(f"{path or 'the value'} is {what}{why}, but {brief(value)} was passed for it",
+                         try_="pass the same nesting")

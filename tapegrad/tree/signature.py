@@ -88,9 +88,9 @@ class Signature:
         parts = [[part.spec.key({}) for part in (*each.args, *each.kwargs.values())] for each in (self, other)]
         told = next(filter(None, map(difference, *modules)), "") or next(filter(None, map(key_difference, *parts)), "")
         if not told and self.shared != other.shared:
-            return "the arguments have other parts in common"
+            return "the arguments share other objects"
         if repr(self) == repr(other):
-            return told or f"both are {self!r}, and the functions or the objects in them others"
+            return told or f"both are {self!r}, but with other functions or objects in them"
         return told or f"recorded {self!r}, given {other!r}"
 
     @property
@@ -121,7 +121,7 @@ class Signature:
                             else f"a {type(x).__name__}")
                     cure = (f"{label}.tocsr()" if is_sparse(x) else f"np.asarray({label})"
                             if is_table(x) or is_foreign_array(x) else "an array of numbers, a list or a dict")
-                    raise ArgumentError(f"{label} is {what} that holds numbers, which have no gradient there", None,
+                    raise ArgumentError(f"{label} is {what} that contains numbers, which have no gradient there", None,
                                         f"{cure}; or pass it by keyword, which is not differentiated")
 
     def _lacks(self, x: Any) -> bool:
@@ -181,8 +181,8 @@ class ValueAndGradients:
     def build(self, leaves: list[Any]) -> Any:
         """Return the nested value and gradients; raise GuardError if the seed was made for another shape."""
         if (found := _shapes(leaves[0])) != self.shapes:
-            raise GuardError(f"the seed of this gradient tape was made for {', '.join(self.shapes)}; now the function "
-                             f"returns {', '.join(found)}", None, "gradtape with these arguments")
+            raise GuardError(f"the seed of this gradient tape was made for {', '.join(self.shapes)}, but the function "
+                             f"now returns {', '.join(found)}", None, "call gradtape with these arguments")
         return leaves[0], self.signature.gradients(leaves[1:])
 
     def unmirror(self, value: Any) -> list[Any]:

@@ -50,7 +50,7 @@ class Pattern:
 
     def __repr__(self) -> str:
         stored = int(np.prod(self.stored))
-        return f"{self.cls.__name__} of shape {self.attributes['_shape']} with {stored} numbers in places of its own"
+        return f"{self.cls.__name__} of shape {self.attributes['_shape']} with {stored} numbers at its own positions"
 
 
 def _copied(part: Any) -> Any:

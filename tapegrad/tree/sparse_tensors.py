@@ -53,7 +53,7 @@ class Places:
 
     def __repr__(self) -> str:
         return (f"tensor of layout torch.{self.form.layout} and shape {self.form.size} with {self.stored[0]} numbers "
-                "in places of its own")
+                "at its own positions")
 
 
 class SparseTensor(Container):
@@ -75,8 +75,8 @@ class SparseTensor(Container):
         known, wrapped = self.metadata if isinstance(self.metadata, Places) else None, type(value) is TensorArray
         value = unwrap(value)
         if known is None or not is_sparse_tensor(value) or not known.are_of(value):
-            raise ArgumentError("the seed of a sparse tensor that stands in other places, or in places that are traced",
-                                None, "to return y.to_dense(), with a dense seed")
+            raise ArgumentError("the seed of a sparse tensor with other indices, or with traced indices",
+                                None, "return y.to_dense(), with a dense seed")
         values = taken_apart(value)[1][-1]
         return wrap(values) if wrapped else values
 
@@ -84,6 +84,6 @@ class SparseTensor(Container):
         if not self.leafy:
             return None
         if not isinstance(self.metadata, Places):
-            raise ArgumentError("a gradient by a sparse tensor whose places are traced", None,
-                                "the gradient by its values, of which the tensor is made in the function")
+            raise ArgumentError("a gradient by a sparse tensor whose indices are traced", None,
+                                "differentiate by its values, and make the tensor in the function")
         return self.metadata.gradient(self.children[-1].mirror(leaves, memo))

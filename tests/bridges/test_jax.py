@@ -79,6 +79,6 @@ def test_an_array_of_jax_is_no_argument_to_differentiate_by() -> None:
     x = jnp.asarray(X)
     for call in (lambda: tg.grad(lambda x: np.sum(np.asarray(x)), x), lambda: tg.grad(lambda d, y: d["x"][0] * y, {"x": x}, 2.0),
                  lambda: tg.jvp(lambda x: np.asarray(x) * 2, (x,), (x,)), lambda: tg.value_and_grad(jnp.sum)(x)):
-        with pytest.raises(tg.ArgumentError, match=r"an array of jaxlib that holds numbers(.|\n)*np.asarray"):
+        with pytest.raises(tg.ArgumentError, match=r"an array of jaxlib that contains numbers(.|\n)*np.asarray"):
             call()
     assert tg.grad(lambda x, y: jnp.sum(x) * y, x, 2.0, argnums=1)[1] == tg.grad(lambda y, x: jnp.sum(x) * y, 2.0, x=x)[1][1] == X.sum()

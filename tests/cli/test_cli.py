@@ -182,8 +182,8 @@ def test_functions_written_in_c(capsys: pytest.CaptureFixture[str]) -> None:
     (["show", "x", "x=1", "--format", "html"], ["'html'", "compact"]),
     (["grad", "x*y", "x=2"], ["y in 'x*y' has no value", "y=1.0"]), (["grad", "u*sin(v)", "x=2"], ["u and v in"]),
     (["grad", "x*+*y", "x=2"], ["'x*+*y' does not parse", "column 4"]), (["grad", "x = 3"], ["does not parse"]), (["grad", ""], ["does not parse"]),
-    (["grad", "x", "x=foo"], ["x: 'foo' is no value"]), (["grad", "x", "x=[[1, 2], [3]]"], ["no value"]),
-    (["grad", "x", "x="], ["x: '' is no value"]),
+    (["grad", "x", "x=foo"], ["x: 'foo' is not a value"]), (["grad", "x", "x=[[1, 2], [3]]"], ["not a value"]),
+    (["grad", "x", "x="], ["x: '' is not a value"]),
     (["grad", "x*x", "x=2", "--seed", "foo"], ["--seed: 'foo'"]), (["grad", "x", "2"], ["by name", "name=2"]),
     (["grad", "x", "x=1", "x=2"], ["'x' is given twice"]), (["grad", "x", "class=1"], ["'class' cannot be"]),
     (["grad", "x*x", "x=[1, 2]"], ["needs a seed", "try: "]), (["grad", "x > 0", "x=1.0"], ["no gradient"]),
@@ -198,14 +198,14 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], argv: list[str]
 @pytest.mark.parametrize(("argv", "words"), [
     (["file.py:f"], ["there is no file 'file.py'"]), (["file.py"], ["there is no file 'file.py'"]),
     (["cliprog.py", "2.0"], ["which function of cliprog.py? It has f, total"]), (["cliprog.py:g", "2.0"], ["cliprog.py has no function 'g'"]), (["no_such_module:f"], ["there is no module 'no_such_module'"]), (["clipkg.nothing:f"], ["there is no module 'clipkg.nothing'"]),
-    (["cliprog:totl"], ["cliprog has no function 'totl'; it has total"]), (["cliprog:constant"], ["cliprog:constant is no function", "int"]),
+    (["cliprog:totl"], ["cliprog has no function 'totl'; it has total"]), (["cliprog:constant"], ["cliprog:constant is not a function", "int"]),
     (["cliprog:Model.gain"], ["no function 'Model.gain'"]),
     (["clibad:f"], ["clibad cannot be imported: SyntaxError", "clibad.py:1"]),
     (["climissing:f"], ["climissing cannot be imported: ModuleNotFoundError: No module named 'no_such_module_at_all'; at climissing.py:1"]),
     (["clicrash:f"], ["clicrash cannot be imported: ZeroDivisionError: division by zero; at clicrash.py:1"]),
     (["cliprog:f"], ["cliprog:f(a, b=1.0, *rest, scale=1.0): missing a required argument: 'a'"]),
-    (["cliprog:f", "1.0", "c=2.0"], ["unexpected keyword argument 'c'"]), (["cliprog:f", "a=1.0", "2.0"], ["the value 2.0 stands after a named"]),
-    (["cliprog:f", "[1, 2"], ["argument 1: '[1, 2' is no value"]),
+    (["cliprog:f", "1.0", "c=2.0"], ["unexpected keyword argument 'c'"]), (["cliprog:f", "a=1.0", "2.0"], ["the value 2.0 follows a named"]),
+    (["cliprog:f", "[1, 2"], ["argument 1: '[1, 2' is not a value"]),
     (["cliprog:inverse", "2.0"], ["LinAlgError: Singular matrix; at cliprog.py:10: return np.linalg.inv"]),
     (["cliprog:unknown", "[1, 2]"], ["packbits cannot be recorded", "at cliprog.py:13: return np.packbits(x)", "try: "]),
     (["cliprog:positive", "-1.0"], ["ValueError: x must be positive, got -1.0; at cliprog.py:18"]),
@@ -274,7 +274,7 @@ def test_a_function_of_a_file(capsys: pytest.CaptureFixture[str], folder: Path) 
 @pytest.mark.parametrize(("text", "value"), [("np.pi", np.pi), ("1/2", 0.5), ("-sqrt(2)", -np.sqrt(2)), ("2**0.5", 2**0.5)])
 def test_a_value_may_be_an_expression(capsys: pytest.CaptureFixture[str], text: str, value: float) -> None:
     assert run(capsys, "grad", "x * 1.0", f"x={text}") == f"value = {value}\ndx    = 1.0\n"
-    assert "1/0' is no value (ZeroDivisionError: division by zero)" in fail(capsys, "grad", "x", "x=1/0")
+    assert "1/0' is not a value (ZeroDivisionError: division by zero)" in fail(capsys, "grad", "x", "x=1/0")
 
 
 def test_the_source_is_the_program_s_whatever_the_seed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,7 @@ def test_arguments_by_name_and_captured_ones(capsys: pytest.CaptureFixture[str],
     tg.gradtape(lambda x, *, scale: x * scale * gain, 2.0, scale=5.0).save("named.tape")
     assert run(capsys, "play", "named.tape") == "value = 30.0\ndx    = 15.0\n"
     assert run(capsys, "play", "named.tape", "1.0", "scale=2.0") == "value = 6.0\ndx    = 6.0\n"
-    assert "recorded with 2 arguments (x, scale=), and is given 1" in fail(capsys, "play", "named.tape", "1.0")
+    assert "recorded with 2 arguments (x, scale=), but got 1" in fail(capsys, "play", "named.tape", "1.0")
 
 
 def test_classes_of_a_saved_tape_are_named(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -95,7 +95,7 @@ def test_classes_of_a_saved_tape_are_named(capsys: pytest.CaptureFixture[str], f
 
 @pytest.mark.parametrize(("argv", "words"), [
     (["show", "none.tape"], ["there is no file 'none.tape'"]), (["show", "damaged.tape"], ["damaged.tape: the file is damaged"]),
-    (["show", "text.tape"], ["text.tape: this is no saved tape: it does not begin with tapegrad-tape"]),
+    (["show", "text.tape"], ["text.tape: this is not a saved tape: it does not begin with tapegrad-tape"]),
     (["show", "f.tape", "2.0"], ["shown as it was recorded", "play runs it"]), (["trace", "f.tape"], ["has been traced"]),
     (["play", "x*x", "x=2"], ["play runs a saved tape"]), (["play", "f.tape", "2.0"], ["recorded with 2 arguments (a, b)"]), (["grad", "f.tape", "[1, 2]", "3.0"], ["was a number"]),
     (["export", "f.tape"], ["required: --to"]), (["export", "f.tape", "--to", "pdf"], ["invalid choice: 'pdf'"]),
@@ -127,7 +127,7 @@ def test_standard_input_and_output(capsysbinary: pytest.CaptureFixture[bytes], f
     assert tapegrad("show", "-", given=saved) == tapegrad("show", "x * x", "x=3")
     assert tapegrad("save", "-", "--grad", given=saved) and tapegrad("export", "-", "--to", "plain", given=saved) == tapegrad("show", "x * x", "x=3")
     done = subprocess.run([sys.executable, "-m", "tapegrad", "show", "-"], input=b"junk", capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (2, b"") and done.stderr.startswith(b"tapegrad: standard input: this is no saved tape")
+    assert (done.returncode, done.stdout) == (2, b"") and done.stderr.startswith(b"tapegrad: standard input: this is not a saved tape")
 
 
 @pytest.mark.parametrize("to", list(exports()))

@@ -149,7 +149,7 @@ def test_hvp() -> None:
     v = np.array([1.0, -2.0, 0.5])
     along = tg.hvp(rosenbrock)
     for args in ((), (X,)):
-        with pytest.raises(tg.ArgumentError, match="there is no vector"):
+        with pytest.raises(tg.ArgumentError, match="vector v is missing"):
             along(*args)
     for k in range(30):
         x = X + k / 10
@@ -273,7 +273,7 @@ def test_traces_and_gauss_newton_products() -> None:
     for _ in range(5):
         np.testing.assert_allclose(product(X, v), block.T @ block @ v)
         np.testing.assert_allclose(by_loss(X, v), block.T @ (12 * f(X) ** 2 * (block @ v)))
-    with pytest.raises(tg.ArgumentError, match="no trace"):
+    with pytest.raises(tg.ArgumentError, match="its trace is not defined"):
         tg.divergence(f)(X)
     x0 = np.zeros(5)
 

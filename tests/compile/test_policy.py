@@ -140,7 +140,7 @@ def test_a_counter_is_no_row_of_a_table() -> None:
         CALLS[0] += 1
         return np.sum(w) * CALLS[0] + X[int(it) % 5][0]
     step = tg.value_and_grad(f, argnums=None)
-    with pytest.warns(RetraceWarning, match="what keeps changing is no input"):
+    with pytest.warns(RetraceWarning, match="a value that is not an argument changes"):
         for it in range(20):
             expected = float(np.sum(W) * (CALLS[0] + 1.0) + X[it % 5][0])
             assert step(W, it % 5)[0] == pytest.approx(expected)
@@ -159,7 +159,7 @@ def test_a_tape_that_looks_constants_up_plays_prints_and_is_refused_as_a_file(tm
     table = next(op.kwargs["table"] for op in tape if op.kind == "call" and op.fn.__name__ == "choose")
     assert repr(table) == "<5 rows>"
     table.rows.pop((4, 6))
-    with pytest.raises(TapeError, match="no trace was taken this way: index 4, index 6"):
+    with pytest.raises(TapeError, match="no recorded trace took this path: index 4, index 6"):
         tape.play(W, 2)
     same(step(W, 2), tg.grad(one_array, W, 2))
 
@@ -171,7 +171,7 @@ def test_what_takes_longer_to_compare_than_to_trace_keeps_a_path_traced(monkeypa
     def f(x: float) -> Any:
         return x * LARGE[0]
     step = tg.value_and_grad(f, argnums=None)
-    with pytest.warns(RetraceWarning, match="LARGE of tests.compile.test_policy would have to be compared at each call"):
+    with pytest.warns(RetraceWarning, match="LARGE of tests.compile.test_policy has .* bytes, and comparing them at each call"):
         for _ in range(3):
             assert step(2.0)[0] == 2.0
     assert not step.tapes
@@ -258,7 +258,7 @@ def test_a_long_tape_is_traced_for_as_long_as_it_takes_to_compile_it(compared: l
 @pytest.mark.usefixtures("alone")
 def test_few_calls_are_compared_where_each_takes_a_new_path(compared: list[Any]) -> None:
     step: Any = tg.value_and_grad(lambda x, k: x * float(int(k)), argnums=None)
-    with pytest.warns(RetraceWarning, match="took another path"):
+    with pytest.warns(RetraceWarning, match="each took a new path"):
         for k in range(640):
             assert step(2.0, k)[0] == 2.0 * k
     assert step.stats.hits == 0 and len(compared) == 64 + 36
@@ -273,7 +273,7 @@ def test_few_calls_are_compared_of_a_path_that_is_refused(compared: list[Any]) -
         CALLS[0] += 1
         return x * CALLS[0] if x > 0 else x
     step: Any = tg.value_and_grad(f, argnums=None)
-    with pytest.warns(RetraceWarning, match="what keeps changing is no input") as caught:
+    with pytest.warns(RetraceWarning, match="a value that is not an argument changes") as caught:
         for _ in range(320):
             assert step(2.0)[0] == 2.0 * CALLS[0]
     assert len(caught) == 1 and step.stats.hits == 0 and 64 <= len(compared) < 64 + 20
@@ -284,7 +284,7 @@ def test_new_paths_among_known_ones_are_not_observed(compared: list[Any], monkey
     observed: list[Any] = []
     monkeypatch.setattr(attempt, "Observer", lambda budget, was=attempt.Observer: observed.append(budget) or was(budget))
     step: Any = tg.value_and_grad(lambda x, k: x * float(int(k)), argnums=None)
-    with pytest.warns(RetraceWarning, match="took another path"):
+    with pytest.warns(RetraceWarning, match="new argument types, shapes or branches"):
         for k in range(400):
             assert step(2.0, 0)[0] == 0.0 and step(2.0, k)[0] == 2.0 * k
     assert step.stats.hits >= 399 and len(observed) < 8 and len(compared) < 64 + 400 / 16 + 4

@@ -67,10 +67,10 @@ def test_what_was_another(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     step(1.0)
     if make is tg.compile:
         step(x=X)
-    assert why(step)[0] == FIRST and why(step)[1] == f"SCALE of {__name__} was 1.0, and is 2.0"
-    assert why(step)[2].startswith("MODES") and why(step)[2].endswith(": its content is another")
-    assert why(step)[3:5] == ["the kind of x was float64[3], and is float64[2]", "the kind of x was float64[2], and is float"]
-    assert make is not tg.compile or why(step)[5].startswith("how many arguments there are, their keywords")
+    assert why(step)[0] == FIRST and why(step)[1] == f"SCALE of {__name__}: was 1.0, now 2.0"
+    assert why(step)[2].startswith("MODES") and why(step)[2].endswith(": its content has changed")
+    assert why(step)[3:5] == ["the type or shape of x: was float64[3], now float64[2]", "the type or shape of x: was float64[2], now float"]
+    assert make is not tg.compile or why(step)[5].startswith("the number of arguments, their keywords")
     assert step.stats.calls == step.stats.hits + step.stats.traces == len(why(step))
 
 
@@ -78,11 +78,11 @@ def test_a_branch_names_its_line_and_a_path_says_how_far_it_is() -> None:
     step = tg.compile(branched, warmup=None)
     for x in (1.0, -1.0, 1.0):
         step(x)
-    assert why(step) == [FIRST, "the branch that was taken was bool == True, and is bool == False", SECOND]
+    assert why(step) == [FIRST, "the branch that was taken: was bool == True, now bool == False", SECOND]
     assert "return x * 2 if x > 0 else x * 3" in str(step.explain().last[1])
     assert step.explain().paths == ["(x: float) is observed by its next call, and compiled by the one after it"] * 2
     step(1.0)
-    assert "(x: float) has a tape, which its next call compiles" in step.explain().paths
+    assert "(x: float) has a tape that its next call compiles" in step.explain().paths
     step(1.0)
     assert "(x: float) runs compiled" in step.explain().paths
     text = str(step.explain())
@@ -101,9 +101,9 @@ def test_a_long_path_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(step.backend), "seconds_to_compile", lambda self, length: 1e3)  # type: ignore[attr-defined]
     for _ in range(3):
         step(0.5)
-    assert why(step) == [FIRST, *["its path is long, and compiled once its traced calls have taken as long as that"] * 2]
+    assert why(step) == [FIRST, *["its path is long: it is compiled once tracing it has taken as long as compiling would"] * 2]
     [path] = step.explain().paths  # type: ignore[attr-defined]
-    assert path.startswith("(x: float) is traced until its traced calls have taken 1e+03 s, as compiling will (0.")
+    assert path.startswith("(x: float) is traced until its traced calls have taken 1e+03 s, the estimated time to compile it (0.")
 
 
 def test_a_refused_path_says_why() -> None:
@@ -115,7 +115,7 @@ def test_a_refused_path_says_why() -> None:
         for _ in range(4):
             step(2.0)
     [path] = step.explain().paths  # type: ignore[attr-defined]
-    assert path.startswith("(x: float) is traced for good: ") and why(step)[-1] in path
+    assert path.startswith("(x: float) is always traced: ") and why(step)[-1] in path
 
 
 def test_the_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,14 +124,14 @@ def test_the_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     monkeypatch.setenv("TAPEGRAD_LOG", "retrace")
     step(X)
     step(1.0)
-    assert capsys.readouterr().err == ("tapegrad: <lambda> traced call 2: the kind of x was float, and is float64[3]\n"
+    assert capsys.readouterr().err == ("tapegrad: <lambda> traced call 2: the type or shape of x: was float, now float64[3]\n"
                                        f"tapegrad: <lambda> traced call 3: {SECOND}\n")
 
 
 def test_a_kind_of_lines_that_there_is_not_is_named() -> None:
     run = subprocess.run([sys.executable, "-c", "import tapegrad; tapegrad.compile(abs)(1.0)"], capture_output=True, text=True,
                          check=True, env={**os.environ, "TAPEGRAD_LOG": "compile, guard"})
-    assert run.stderr == "tapegrad: TAPEGRAD_LOG is to have lines of 'guard', and there are those of retrace, compile, guards\n"
+    assert run.stderr == "tapegrad: TAPEGRAD_LOG asks for 'guard', but the known kinds are retrace, compile, guards\n"
 
 
 def stepped(x: Any) -> Any:
@@ -151,15 +151,15 @@ def test_the_log_of_what_is_compiled_and_of_the_guards_that_fail(monkeypatch: py
     compiled, *failed = [re.sub(r"%\d+|at \S+:\d+ in", "_", line) for line in capsys.readouterr().err.splitlines()]
     assert re.fullmatch(r"tapegrad: stepped call 2: compiled \d+ operations to (machine code|NumPy's code) in \S+ s", compiled)
     assert failed == [
-        "tapegrad: stepped call 3: a guard failed: bool(_) _ stepped: was True, and is False",
-        "tapegrad: stepped call 4: a guard failed: int(_) _ stepped: was 0, and is 1",
-        "tapegrad: stepped call 5: a guard failed: the kind of x: was float64[3], and is float64[4]",
-        f"tapegrad: stepped call 6: a guard failed: SCALE of {__name__}: was 1.0, and is 7.0"]
+        "tapegrad: stepped call 3: a guard failed: bool(_) _ stepped: was True, now False",
+        "tapegrad: stepped call 4: a guard failed: int(_) _ stepped: was 0, now 1",
+        "tapegrad: stepped call 5: a guard failed: the type or shape of x: was float64[3], now float64[4]",
+        f"tapegrad: stepped call 6: a guard failed: SCALE of {__name__}: was 1.0, now 7.0"]
 
 
 @pytest.mark.parametrize(("calls", "call", "what", "cure"), [
-    (12, lambda step, k, patch: (patch.setattr(f"{__name__}.SCALE", float(k)), step(X)), r"SCALE of .* was 9\.0, and is 10\.0", "pass it as an argument"),
-    (32, lambda step, k, patch: step(np.ones(k)), r"the kind of x was float64\[29\], and is float64\[30\]", "few kinds and shapes"),
+    (12, lambda step, k, patch: (patch.setattr(f"{__name__}.SCALE", float(k)), step(X)), r"SCALE of .* was 9\.0, now 10\.0", "pass it as an argument"),
+    (32, lambda step, k, patch: step(np.ones(k)), r"the type or shape of x: was float64\[29\], now float64\[30\]", "few kinds and shapes"),
 ])
 def test_a_function_that_never_runs_compiled_warns_once(calls: int, call: Any, what: str, cure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step = tg.value_and_grad(scaled)
@@ -238,7 +238,7 @@ def test_a_tape_that_does_not_answer_says_why() -> None:
     step = tg.jacobian(lambda x: x ** 3)  # which may warn of an overflow: pytest makes that an error
     for _ in range(8):
         step(X)
-    assert why(step)[5:] == ["its tape does not answer: that NumPy's warnings are errors"] * 3
+    assert why(step)[5:] == ["a guard of its tape failed: that NumPy's warnings are errors"] * 3
 
 
 TICKS = itertools.count(1.5)

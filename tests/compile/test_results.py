@@ -124,14 +124,14 @@ def test_no_result_holds_numbers_of_an_earlier_call(name: str, way: str) -> None
         warnings.simplefilter("ignore", tg.RetraceWarning)
         for call in (whole, lambda x: beside(x)[0][1]):
             assert [float(read(call(x))) for x in (1.0, 2.0, 3.0, 4.0, 5.0)] == [1.0, 2.0, 3.0, 4.0, 5.0]
-    with pytest.raises(tg.GuardError, match="holds traced values"):
+    with pytest.raises(tg.GuardError, match="contains traced values"):
         tape.play(2.0)
 
 
 def test_one_warning_says_what_a_result_holds() -> None:
     make, read = EQUAL["text"]
     step = tg.compile(make, warmup=1)
-    with pytest.warns(tg.RetraceWarning, match="returns a Kind that holds traced values") as caught:
+    with pytest.warns(tg.RetraceWarning, match="returns a Kind that contains traced values") as caught:
         assert [read(step(x)) for x in (1.0, 2.0, 3.0)] == [1.0, 2.0, 3.0]
     assert len(caught) == 1
 

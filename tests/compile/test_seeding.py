@@ -70,12 +70,12 @@ def seeded_python_for_nothing(x: Any) -> Any:
 
 
 ARRAY, TENSOR = np.ones(3), torch.ones(3)
-OF_TORCH = "sets the state of torch's own generator"
+OF_TORCH = "sets the state of torch's global generator"
 CASES: list[tuple[Any, Any, str]] = [
     (seeded, TENSOR, OF_TORCH), (seeded_later, TENSOR, OF_TORCH), (forked, TENSOR, OF_TORCH), (seeded_for_nothing, TENSOR, OF_TORCH),
     (seeded_own, TENSOR, "draws from a torch.Generator, which was seeded just before"), (made_inside, TENSOR, ""),
     (seeded_numpy, ARRAY, ""), (seeded_numpy_for_nothing, ARRAY, ""),
-    (seeded_python, ARRAY, "asks random.seed"), (seeded_python_for_nothing, ARRAY, "asks random.seed"),
+    (seeded_python, ARRAY, "calls random.seed"), (seeded_python_for_nothing, ARRAY, "calls random.seed"),
 ]
 
 

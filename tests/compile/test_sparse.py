@@ -224,7 +224,7 @@ def test_threads() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(tg.ArgumentError, match="no tape holds"):
+    with pytest.raises(tg.ArgumentError, match="cannot be differentiated again"):
         tg.grad(lambda x: tg.sparse_jacobian(lambda x: x * x)(x).sum(), np.ones(2))
     with pytest.raises(tg.ArgumentError, match="an argument is complex"):
         tg.sparse_jacobian(lambda x: x * x)(np.ones(2) + 1j)

@@ -194,7 +194,7 @@ def test_errors() -> None:
     tape = tg.trace(masked, SAFE)[1]
     with pytest.raises(tg.ArgumentError, match="'zero-gradient'"):
         tape.find("zero")
-    with pytest.raises(tg.ArgumentError, match=r"recorded with 1 argument \(x\), and is given 2"):
+    with pytest.raises(tg.ArgumentError, match=r"recorded with 1 argument \(x\), but got 2"):
         tape.find("nan", 1.0, 2.0)
     bare = tg.Tape()
     x = bare.push(tg.Input())

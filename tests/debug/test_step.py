@@ -95,7 +95,7 @@ def test_until() -> None:
     here = stepper.here
     for nothing in ("sinus", 9999, f"step.py:{line + 1}", lambda op, value: False):
         assert stepper.until(nothing) is None and stepper.here is here
-    with pytest.raises(tg.ArgumentError, match="no place on a tape"):
+    with pytest.raises(tg.ArgumentError, match="not a place on a tape"):
         stepper.until(1.5)
 
 

@@ -101,7 +101,7 @@ def check_gradients_against_one_process() -> None:
         step = tg.value_and_grad(f, argnums, backend="torch", mesh=on, placements=placements)
         names, wanted = f.__code__.co_varnames, functools.cache(lambda scale, f=f, argnums=argnums, args=args: tg.value_and_grad(f, argnums)(scale * args[0], *args[1:]))
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*is computed whole in each process", UserWarning)
+            warnings.filterwarnings("ignore", ".*is computed in full by each process", UserWarning)
             for scale in (1.0, 1.0, 0.5, -1.0, -1.0, -1.0, 2.0):
                 value, gradients = step(scale * args[0], *args[1:])
                 close((value, gradients), wanted(scale))
@@ -155,18 +155,18 @@ def check_nested_parameters_aux_and_dtensors() -> None:
 
 def check_what_is_told() -> None:
     on = mesh()
-    for f, reason in ((written, "setitem is computed whole in each process, of gathered arguments: it writes to a tensor"),
-                      (lambda w, X, y: np.sum((X * w).reshape(-1) ** 2) + y[0], "is computed whole in each process, of gathered arguments: DTensor raised")):
+    for f, reason in ((written, "setitem is computed in full by each process, from gathered arguments: it writes to a tensor"),
+                      (lambda w, X, y: np.sum((X * w).reshape(-1) ** 2) + y[0], "is computed in full by each process, from gathered arguments: DTensor raised")):
         step = tg.value_and_grad(f, backend="torch", mesh=on, placements={"X": S})
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             for _ in range(4):
                 step(W, X, Y)
-        told = [str(each.message) for each in caught if "computed whole" in str(each.message)]
+        told = [str(each.message) for each in caught if "computed in full" in str(each.message)]
         assert any(reason in each for each in told), told
         assert len(told) == len({each.split()[0] for each in told})
-    for options, match in (({"placements": {"Z": S}}, "placements= names Z, no argument of regression"), ({"argnums": None}, "argnums must name"),
-                           ({"placements": {"X": (S, S)}}, "2 placements for a mesh of 1"), ({"backend": "numpy"}, "mesh= is for tensors of torch"),
+    for options, match in (({"placements": {"Z": S}}, "placements= names Z, which regression does not have"), ({"argnums": None}, "argnums must name"),
+                           ({"placements": {"X": (S, S)}}, "2 placements for a mesh of 1"), ({"backend": "numpy"}, "mesh= is for torch tensors"),
                            ({"mode": "graph"}, "no mode 'graph'")):
         with raises(tg.ArgumentError, match):
             tg.value_and_grad(regression, **{"backend": "torch", "mesh": on, **options})
@@ -222,7 +222,7 @@ def check_modules_that_hold_dtensors() -> None:
         loss(module, tokens).backward()
         step = tg.value_and_grad(loss)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*for which other processes may wait", tg.RetraceWarning)
+            warnings.filterwarnings("ignore", ".*and other processes may wait for it", tg.RetraceWarning)
             for _ in range(4):
                 value, gradients = step(module, tokens)
         assert not step.stats.hits  # traced in each call

@@ -279,7 +279,7 @@ def exported(sample: Sample) -> None:
     """A module of the gradient's source, which does not name tapegrad, computes the same."""
     if sample.is_differentiable:
         text = sample.flat.to_python("exported")
-        assert "tapegrad" not in text.partition('"""\n')[2].replace("What tapegrad recorded", "")
+        assert "tapegrad" not in text.partition('"""\n')[2].replace("The tape that tapegrad recorded", "")
         names: dict[str, Any] = {"__name__": "exported"}
         exec(compile(text, "<exported>", "exec"), names)
         same(names["exported"](*sample.fresh()), sample.gradient)

@@ -76,12 +76,12 @@ def test_units_that_do_not_fit(units: Library, tmp_path: Path) -> None:
                 lambda: tg.jvp(np.sum, (v,), (np.ones(3),)), lambda: tg.grad(lambda v: v * v, v, seed=v)):
         with pytest.raises(units.error):
             run()
-    with pytest.raises(tg.ArgumentError, match="some have units"):
+    with pytest.raises(tg.ArgumentError, match="some of them with units"):
         tg.vjp(lambda m: (m, m * m), m)[1]((m, m * m))
     tape = tg.gradtape(energy, m, v)
-    with pytest.raises(tg.ArgumentError, match="nested otherwise"):  # the unit is part of a tape
+    with pytest.raises(tg.ArgumentError, match="nesting of the arguments"):  # the unit is part of a tape
         tape.play(m.to("g"), v)
     with pytest.raises(tg.TapeFormatError):
         tape.save(tmp_path / "x.tape")
-    with pytest.raises(tg.ArgumentError, match="no source"):
+    with pytest.raises(tg.ArgumentError, match="cannot be written as source"):
         tape.to_python()

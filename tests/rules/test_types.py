@@ -121,7 +121,7 @@ def test_of_every_dtype(fn: Op) -> None:
 
 def test_an_op_without_a_family_is_none() -> None:
     assert not [name for name, op in OPS.items() if op.spec is UNTYPED]
-    with pytest.raises(TypeError, match=r"'untyped' does not say of what type.*opaque\(why\)"):
+    with pytest.raises(TypeError, match=r"'untyped' does not declare the type.*opaque\(why\)"):
         define("untyped", lambda x: x, memory=FRESH)
     assert Op("user's", lambda x: x).spec is UNTYPED
 

@@ -136,9 +136,9 @@ def test_the_overview_counts_the_listings() -> None:
     ("numpy", "zeros_like", "constructor", ""), ("numpy", "asarray", "composite", ""), ("numpy", "floor", "non-differentiable", "op floor"),
     ("numpy", "allclose", "non-differentiable", ""), ("numpy", "seterr", "plain", "settings and text"),
     ("numpy", "histogram", "composite", ""),
-    ("numpy", "float32", "plain", "a type of numbers, which asks for a plain one: a traced one raises, or is guarded"),
+    ("numpy", "float32", "plain", "a type of numbers, which needs a plain number: a traced one raises, or is guarded"),
     ("ndarray", "shape", "non-differentiable", "a plain value"), ("math", "floor", "non-differentiable", "a plain value"),
-    ("ndarray", "byteswap", "refused", "it reads the bytes of numbers as other numbers; try x.astype(dtype)"),
+    ("ndarray", "byteswap", "refused", "it reinterprets the bytes of numbers; try: x.astype(dtype)"),
     ("math", "lgamma", "differentiable", "op gammaln"), ("linalg", "matrix_rank", "non-differentiable", ""),
     ("scipy.special", "airy", "composite", ""), ("scipy.linalg", "expm", "composite", ""),
 ])

@@ -191,7 +191,7 @@ def test_guards_are_told_apart_by_what_they_expect() -> None:
 
 
 def test_only_a_tape_can_be_compared() -> None:
-    with pytest.raises(tg.ArgumentError, match="compared with a tape, and this is a str"):
+    with pytest.raises(tg.ArgumentError, match="compared with a tape, not with a str"):
         flat().diff("flat")  # type: ignore[arg-type]
 
 

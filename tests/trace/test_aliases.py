@@ -137,7 +137,7 @@ def test_what_is_held_as_a_plain_copy_keeps_an_array_from_being_written_to() -> 
         total = D["asarray"](y).sum()
         y[0] = x
         return y.sum() * total
-    with pytest.raises(tg.MutationError, match="still held"):
+    with pytest.raises(tg.MutationError, match="still in use"):
         tg.grad(stale, 2.0)
     assert tg.grad(let_go, 2.0)[1][1] == 3.0
 
@@ -147,7 +147,7 @@ def test_two_arguments_that_are_one_object_are_not_copied_apart(given: Any) -> N
     def f(a: Any, b: Any) -> Any:
         (first,), second = copy.deepcopy([[a], b])
         return (first.w if hasattr(first, "w") else first["w"] if "w" in first else first[0]) * (2.0 if first is second else 3.0)
-    with pytest.raises(tg.MutationError, match="one copy of both"):
+    with pytest.raises(tg.MutationError, match="Python makes one copy"):
         tg.grad(f, given, given)
     assert tg.grad(f, given, copy.copy(given))[0] == 1.3 * 3.0
 
@@ -162,6 +162,6 @@ def test_two_arguments_that_are_one_array_are_not_copied_apart() -> None:
     for _ in range(3):
         assert compiled(x, y) == f(x, y)
     for run in (compiled, lambda *args: tg.grad(f, *args)):
-        with pytest.raises(tg.MutationError, match="one copy of both"):
+        with pytest.raises(tg.MutationError, match="Python makes one copy"):
             run(x, x)
     assert compiled(x, y) == f(x, y)

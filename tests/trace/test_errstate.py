@@ -52,7 +52,7 @@ def test_a_replay_is_refused(make: Any) -> None:
             tg.compile(tape)(BAD)
     tape = make(caught, BAD)[1]
     tape.play(BAD)
-    with pytest.raises(tg.GuardError, match="recorded where there was FloatingPointError"):
+    with pytest.raises(tg.GuardError, match="recorded with FloatingPointError"):
         tape.play(GOOD)
 
 

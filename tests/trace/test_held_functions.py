@@ -185,7 +185,7 @@ PROGRAMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*asks weakref:tapegrad.RetraceWarning")
+@pytest.mark.filterwarnings("ignore:.*calls weakref:tapegrad.RetraceWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_function_is_found_wherever_it_is_held(name: str) -> None:
     f = PROGRAMS[name]
@@ -258,7 +258,7 @@ def by_names_of_others(x: Any) -> Any:
 
 def test_what_is_reached_by_none_of_this_is_refused_with_its_holder() -> None:
     columns = sys.version_info >= (3, 11)  # without them only a dotted name is known
-    held = r"float, held in FLOATS\['f'\] of test_held_functions.py, asked for a plain float" if columns else "a C function asked for a plain float"
+    held = r"float, stored in FLOATS\['f'\] of test_held_functions.py, asked for a plain float" if columns else "a C function asked for a plain float"
     with pytest.raises(tg.errors.ConcretizationError, match=held):
         tg.grad(lambda x: FLOATS["f"](x), 0.7)
     with pytest.raises(tg.errors.ConcretizationError, match=r"vars\(math\)\['sin'\] of test_held_functions.py" if columns else "a C function asked"):

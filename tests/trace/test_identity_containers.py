@@ -133,7 +133,7 @@ def test_a_tape_holds_for_arguments_that_have_as_much_in_common(made: Callable[[
             assert [step(*[[part] for part in given], x) for x in (1.0, 2.0)] == [value, 2 * value]
         tape = tg.trace(f, *[[part] for part in pair], 1.0)[1]
         assert tape.play(*[[part] for part in pair], 3.0) == 3 * known
-        with pytest.raises(tg.ArgumentError, match=r"have other parts in common|functions or the objects"):
+        with pytest.raises(tg.ArgumentError, match=r"share other objects|functions or the objects"):
             tape.play(*[[part] for part in other], 1.0)
 
 
@@ -264,7 +264,7 @@ def test_what_cannot_be_made_again_is_refused(make: Any) -> None:
     p = P(1.0)
     members = make(p)
     for call in (lambda f: tg.grad(f, 1.5, captured=False), lambda f: tg.value_and_grad(f)(1.5)):
-        with pytest.raises(MutationError, match="tells objects apart by their identity"):
+        with pytest.raises(MutationError, match="looks objects up by identity"):
             call(lambda x: p.v * x if p in members else -7.0 * x)
 
 
@@ -328,7 +328,7 @@ def test_a_dict_of_attributes_that_others_hold_too(other: str) -> None:
     f, g, a = make()
     step = tg.value_and_grad(f, captured=False, warmup=1)
     if other in ("two", "captured"):  # the program was given it twice
-        with pytest.raises(MutationError, match="as well: that would not see the write"):
+        with pytest.raises(MutationError, match="as well: the write would not be seen"):
             step(1.5)
     else:
         assert [(step(x)[0], a.v) for x in (1.5, 0.5, 2.0)] == want

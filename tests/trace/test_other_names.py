@@ -169,11 +169,11 @@ def build(d):
 def f(d, x): return F(x) * F(x * x) * d['w']""", "D = dict(w={0}); F = build(D)", BY_DICT),
 }
 REFUSED = {
-    "an iterator": ("def f(d, x): return next(IT)['w'] * x", "D = dict(w={0}); IT = iter([D])", BY_DICT, r"IT of .*a list_iterator, leads to d"),
-    "a cache": ("@functools.lru_cache\ndef get(): return D\ndef f(d, x): return get()['w'] * x", "D = dict(w={0}); get()", BY_DICT, "get of .* leads to d"),
-    "a context variable": ("V = contextvars.ContextVar('V')\ndef f(d, x): return V.get()['w'] * x", "D = dict(w={0}); V.set(D)", BY_DICT, "leads to d"),
+    "an iterator": ("def f(d, x): return next(IT)['w'] * x", "D = dict(w={0}); IT = iter([D])", BY_DICT, r"IT of .*a list_iterator, refers to d"),
+    "a cache": ("@functools.lru_cache\ndef get(): return D\ndef f(d, x): return get()['w'] * x", "D = dict(w={0}); get()", BY_DICT, "get of .* refers to d"),
+    "a context variable": ("V = contextvars.ContextVar('V')\ndef f(d, x): return V.get()['w'] * x", "D = dict(w={0}); V.set(D)", BY_DICT, "refers to d"),
     "a key that is weak": ("def f(n, x): return W.get(n, 1.0) * n.w * x", "NET = {0}; W = weakref.WeakKeyDictionary([(NET, 2.0)])", BY_NET, "W of .* to n"),
-    "what the collector knows": ("def f(n, x): return sum(o.w for o in gc.get_objects() if type(o) is Net) * x", GLOBAL_NET, BY_NET, "gc finds"),
+    "what the collector knows": ("def f(n, x): return sum(o.w for o in gc.get_objects() if type(o) is Net) * x", GLOBAL_NET, BY_NET, "gc.get_objects"),
     "a variable of two arguments": ("""
 def build(a):
     def put(v):
@@ -181,7 +181,7 @@ def build(a):
         a = a * v
     def get(): return a
     return put, get
-def f(g, h, x): g(x); return h()""", "g, h = build({0})", "f, (g, h, {1}), lambda *d: d", "a variable that two arguments captured"),
+def f(g, h, x): g(x); return h()""", "g, h = build({0})", "f, (g, h, {1}), lambda *d: d", "a variable captured by two arguments"),
     "an object of two arguments": ("def up(x): NET.w = x\ndef f(n, m, x): up(x); return n.w * m.w", GLOBAL_NET, "f, (NET, NET, {1}), lambda *d: d",
                                    "a Net that two arguments share"),
     "a function that assigns globals": ("K = 0\ndef f(d, x):\n    global K\n    K += 1\n    return D['w'] * x", GLOBAL_DICT, BY_DICT, "assigns globals"),
@@ -325,7 +325,7 @@ MADE_OF_ANOTHER: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", MADE_OF_ANOTHER)
 @pytest.mark.parametrize("make", [tg.grad, lambda f, *args: tg.value_and_grad(f, argnums=None, warmup=1)(*args)])
 @pytest.mark.filterwarnings("ignore:.*writes to rates:tapegrad.RetraceWarning")
-@pytest.mark.filterwarnings("ignore:f is not compiled where what keeps changing:tapegrad.RetraceWarning")  # its second call, as of a kept one
+@pytest.mark.filterwarnings("ignore:f is not compiled, because a value that is not an argument changes:tapegrad.RetraceWarning")  # its second call, as of a kept one
 def test_functions_made_of_another_read_the_copies(name: str, make: Any) -> None:
     made, call = MADE_OF_ANOTHER[name]
 

@@ -161,7 +161,7 @@ def test_a_tape_does_not_know_which_equal_numbers_are_one_object(v):
         assert [compiled(2.0, v, b) for b in (v, other, v, other, v, 1)] == [4.0, 6.0, 4.0, 6.0, 4.0, 6.0]
     for b in (v, other):
         assert tg.vmap(loss, in_axes=(0, None, None))(np.array([2.0]), v, b) == [loss(2.0, v, b)]
-        with pytest.raises(tg.GuardError, match="compares equal numbers by `is`"):
+        with pytest.raises(tg.GuardError, match=r"compares equal numbers.* by `is`"):
             tg.trace(loss, 2.0, v, b)[1].play(2.0, v, b)
 
 
@@ -290,7 +290,7 @@ def test_an_integer_that_is_used_as_a_plain_one(use):
 
 def test_the_gradient_that_is_given_up_is_no_partial_sum():
     assert tg.grad(USES["twice"], X, 3)[1][2] is None
-    with pytest.raises(ArgumentError, match="n is taken as a plain number"):
+    with pytest.raises(ArgumentError, match="n is used as a plain number"):
         tg.jvp(lambda x, n: USES["twice"](x, n), (X, 3), (X, 1.0))
 
 
@@ -299,7 +299,7 @@ def test_an_argument_that_is_a_float_is_refused_as_a_plain_one():
         tg.grad(USES["norm"], X, 3.0)
     with pytest.raises(ConcretizationError, match="plain float"):
         tg.grad(lambda p: tg.grad(lambda x: np.linalg.norm(x, ord=p), X)[0], 3.0)
-    with pytest.raises(ConcretizationError, match="looks a value up"):
+    with pytest.raises(ConcretizationError, match="was called, as by a dict"):
         tg.grad(_capturing(lambda x, p: functools.lru_cache(lambda p: p)(p) * x.sum(), 3.0), X)
 
 
@@ -389,7 +389,7 @@ def test_what_a_tape_keeps_of_its_own_run_is_what_docs_limits_lists() -> None:
 
     tape, kept = tg.trace(by_text, 1.5)[1], tg.trace(lambda x: ValueError(x), 1.5)[1]
     assert tape.play(2.0) == 4.0 and by_text(2.0) == 8.0
-    with pytest.raises(tg.GuardError, match="holds traced values"):
+    with pytest.raises(tg.GuardError, match="contains traced values"):
         kept.play(2.0)
     step = tg.compile(by_text, warmup=1)
     with warnings.catch_warnings():
@@ -404,7 +404,7 @@ def test_what_a_tape_keeps_of_its_own_run_is_what_docs_limits_lists() -> None:
 def test_a_container_that_knows_nan_by_identity_is_refused(holds):
     for ask in (lambda f, v: tg.grad(f, 2.0, v, argnums=0), lambda f, v: tg.hessian(lambda x: f(x, v))(2.0),
                 lambda f, v: tg.value_and_grad(f, argnums=0, warmup=1)(2.0, v)):
-        with pytest.raises(ConcretizationError, match="whether it holds nan, by identity"):
+        with pytest.raises(ConcretizationError, match="searched for nan, which is compared by identity"):
             ask(lambda x, v: x * x if holds(v) else x, np.nan)
     assert tg.grad(lambda x, v: x * x if v == np.nan or np.nan != v != v else x, 2.0, np.nan, argnums=0) == (4.0, 4.0)
 

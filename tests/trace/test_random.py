@@ -104,12 +104,12 @@ def test_traced_parameters_are_reparametrised(name: str, parameters: tuple[float
 
 
 def test_others_with_traced_parameters_are_refused() -> None:
-    with pytest.raises(tg.UnknownFunction, match="gamma, drawn with a traced parameter"):
+    with pytest.raises(tg.UnknownFunction, match="gamma with a traced parameter"):
         tg.grad(lambda a: RNG.gamma(a), 2.0)
 
 
     for chosen in (lambda p: np.random.default_rng(0).choice(3, p=p), lambda p: RNG.choice(np.ones(3), 2, True, p)):
-        with pytest.raises(tg.UnknownFunction, match="choice, drawn with a traced parameter"):
+        with pytest.raises(tg.UnknownFunction, match="choice with a traced parameter"):
             tg.grad(lambda p: chosen(p) * p[0], np.array([0.2, 0.3, 0.5]))  # noqa: B023
 
 
@@ -270,7 +270,7 @@ def test_generators_are_found_or_a_replay_is_refused(f: Any) -> None:
         for run in (tape.play, tg.compile(tape)):
             with pytest.raises(tg.GuardError):
                 run(2.0)
-    with pytest.raises(tg.GuardError, match=r"draws from (a Generator|random) that no stand-in was found for"):
+    with pytest.raises(tg.GuardError, match=r"draws from (a Generator|random), whose draws could not be recorded"):
         tg.trace(f, 2.0)[1].play(2.0)
 
 
@@ -450,7 +450,7 @@ def test_a_random_state_made_inside_is_seeded_again() -> None:
     check_grads(f, np.arange(3.0))
     tape = tg.trace(f, np.arange(3.0))[1]
     assert tape.play(np.ones(3)) == pytest.approx(f(np.ones(3)))
-    with pytest.raises(tg.UnknownFunction, match="gamma, drawn with a traced parameter"):
+    with pytest.raises(tg.UnknownFunction, match="gamma with a traced parameter"):
         tg.grad(lambda x: np.random.RandomState(0).gamma(x), 2.0)
     mean = tg.grad(lambda x: x * np.random.RandomState(0).multivariate_normal(np.zeros(2), np.eye(2)).sum(), 2.0)[0]
     assert mean == 2.0 * np.random.RandomState(0).multivariate_normal(np.zeros(2), np.eye(2)).sum()

@@ -53,9 +53,9 @@ class Interface:
 @pytest.mark.parametrize("make", [np.asarray, np.array, lambda x: np.asarray(x, float), np.sin, lambda x: np.add(x, 1.0), np.linalg.norm])
 def test_the_memory_of_a_traced_array_is_not_given_away(make: Callable[..., Any]) -> None:
     assert np.sum(make(Interface(A))) == tg.grad(lambda x: x * np.sum(make(Interface(A))), 1.0)[1][1]
-    with pytest.raises(ConcretizationError, match="__array_interface__ gives away memory"):
+    with pytest.raises(ConcretizationError, match="__array_interface__ exposes the array's memory"):
         tg.grad(lambda x: np.sum(make(Interface(x)) ** 2), A)
-    with pytest.raises(ConcretizationError, match="__array_interface__ gives away memory"):
+    with pytest.raises(ConcretizationError, match="__array_interface__ exposes the array's memory"):
         tg.value_and_grad(lambda x, o: np.sum(make(o) ** 2) * x)(2.0, Interface(A))
 
 
@@ -200,7 +200,7 @@ def test_text_of_a_traced_value_is_text() -> None:
     with pytest.raises(tg.GuardError):
         tape.play(1.5, 3)
     step = tg.compile(lambda x, n: f(x, n)[0], warmup=1)
-    with pytest.warns(tg.RetraceWarning, match="asks the text of a number"):
+    with pytest.warns(tg.RetraceWarning, match="formats a number as text"):
         assert [step(1.5, n) for n in (2, 2, 3, 3, 2)] == [15.0, 15.0, 30.0, 30.0, 15.0]
 
 
@@ -208,9 +208,9 @@ def test_text_of_a_traced_value_is_text() -> None:
 def test_containers_without_a_gradient_are_refused_as_arguments(holds: Any) -> None:
     def f(x: Any, m: Any) -> Any:
         return x * (m.sum() if hasattr(m, "sum") else sum(m))
-    with pytest.raises(tg.ArgumentError, match="holds numbers"):
+    with pytest.raises(tg.ArgumentError, match="contains numbers"):
         tg.grad(f, 2.0, holds)
-    with pytest.raises(tg.ArgumentError, match="holds numbers"):
+    with pytest.raises(tg.ArgumentError, match="contains numbers"):
         tg.grad(lambda p: f(*p), (2.0, holds))
     assert tg.grad(f, 2.0, m=holds)[1] == (None, f(1.0, holds)) and operator.eq(*tg.gradient(lambda x: f(x, holds), 2.0) * 2)
 
@@ -222,7 +222,7 @@ def test_a_write_by_way_of_the_diagonal_of_einsum_is_refused(statement: str) -> 
     scope: dict[str, Any] = {"np": np}
     exec(f"def f(x):\n    y = x * 1.0\n    d = np.einsum('ii->i', y)\n    {statement}\n    return (y**2).sum()", scope)
     scope["f"](np.eye(3))  # and is none in NumPy
-    with pytest.raises(tg.MutationError, match="on a diagonal"):
+    with pytest.raises(tg.MutationError, match="or a diagonal"):
         tg.grad(scope["f"], np.eye(3))
 
 
@@ -251,7 +251,7 @@ def test_a_table_is_data() -> None:
         table = Series(k, 2.0)
         assert tg.grad(f, 2.0, table) == (2 * k + 4, (None, k + 2, None)) == step(2.0, table)
         assert tg.gradient(lambda p: f(*p), (2.0, table)) == ((k + 2, None),)
-    with pytest.raises(tg.ArgumentError, match=r"a Series that holds numbers(.|\n)*np.asarray\(table\)"):
+    with pytest.raises(tg.ArgumentError, match=r"a Series that contains numbers(.|\n)*np.asarray\(table\)"):
         tg.grad(f, 2.0, table, argnums=1)
 
 
@@ -259,7 +259,7 @@ UNBOUND: dict[str, tuple[Any, str]] = {
     "an operator of float64's": (lambda x: np.float64.__mul__(x, 2.0), r"np.float64.__mul__ takes no(.|\n)*operator.mul\(x, y\)"),
     "of arrays": (lambda x: np.ndarray.__add__(np.ones(2) * x, 1.0).sum(), r"np.ndarray.__add__ takes(.|\n)*operator.add"),
     "a method": (lambda x: np.ndarray.sum(np.ones(2) * x), r"np.ndarray.sum takes no(.|\n)*x.sum\("),
-    "a time": (lambda x: (datetime.timedelta(seconds=2) * x).total_seconds(), "multiply of a timedelta takes a plain"),
+    "a time": (lambda x: (datetime.timedelta(seconds=2) * x).total_seconds(), "multiply of a timedelta needs a plain"),
     "a time at the right": (lambda x: (x * datetime.timedelta(seconds=2)).total_seconds(), "multiply of a timedelta"),
 }
 
@@ -341,7 +341,7 @@ class Bare:
 
 
 def test_a_sequence_of_the_users_beside_an_integer_of_numpys_is_refused() -> None:
-    with pytest.raises(UnknownFunction, match="NumPy makes an array of such a sequence"):
+    with pytest.raises(UnknownFunction, match="NumPy converts such a sequence to an array"):
         tg.grad(lambda x: (np.argmax(x) * Bare([1.0, 2.0, 3.0]))[0] * x[0], A)
     assert tg.grad(lambda x: len(np.argmax(x) * [1.0, 2.0]) * x[0], A)[1][1][0] == 4.0
 
@@ -350,7 +350,7 @@ def test_a_result_that_fills_a_part_of_what_it_is_written_into_is_refused() -> N
     for f in (lambda x: np.cumsum(x[:1], out=x + 1j), lambda x: np.add.accumulate(x[:1], out=x + 1j)):
         try:
             assert f(A)[1:].tolist() == (A + 1j)[1:].tolist()  # NumPy leaves the rest as it was
-            error, words = UnknownFunction, "fills a part"
+            error, words = UnknownFunction, "fills only a part"
         except ValueError as err:  # NumPy 2.5 does not do it
             error, words = ValueError, re.escape(str(err))
         with pytest.raises(error, match=words):
@@ -384,7 +384,7 @@ class Named(float):
 
 @pytest.mark.parametrize("run", [tg.grad, tg.trace, tg.gradtape, lambda f, *args: tg.value_and_grad(f, argnums=None)(*args), lambda f, *args: tg.compile(f)(*args)])
 def test_numbers_with_operators_of_their_own_are_refused_as_arguments(run: Any) -> None:
-    with pytest.raises(tg.UnknownFunction, match="y is a Percent, whose operators mean something else"):
+    with pytest.raises(tg.UnknownFunction, match="y is a Percent, a subclass whose operators may differ"):
         run(lambda x, y: x * y, 1.5, Percent(2.0))
     assert tg.grad(lambda x, y: x * y, 1.5, Named(2.0))[1][1:] == (2.0, 1.5)
     assert tg.grad(lambda x: x * Percent(2.0), 1.5)[1][1] == pytest.approx(0.02)
@@ -439,7 +439,7 @@ def test_what_was_written_to_is_differentiated() -> None:
 
 
 def test_a_refusal_says_what_may_be_left_out() -> None:
-    with pytest.raises(tg.ConcretizationError, match="or leave n out of argnums=, if nobody differentiates by it"):
+    with pytest.raises(tg.ConcretizationError, match="or leave n out of argnums= if its gradient is not needed"):
         tg.grad(lambda x, n: x * float(2.0 * n), 2.0, 3.0)
     with pytest.raises(tg.ConcretizationError, match="leave n out"):
         tg.grad(lambda x, n: x * {3.0: 1.0}[n], 2.0, 3.0, argnums=(0, 1))
@@ -458,10 +458,10 @@ def test_a_tape_that_went_on_by_a_plain_number_has_no_tangent_by_it() -> None:
     assert tape.play(3.0, 3.0) == (81.0, 54.0)
     with pytest.raises(tg.GuardError):
         tape.play(3.0, 4.0)
-    with pytest.raises(tg.ConcretizationError, match="goes on by the plain number of %3"):
+    with pytest.raises(tg.ConcretizationError, match="uses the plain number of %3"):
         tg.forwardtape(tape)
     near = tg.gradtape(lambda x, a: x * cKDTree(a).query([[0.8]])[0].sum() * a[0, 0], 2.0, POINTS, argnums=0)
-    with pytest.raises(tg.ConcretizationError, match="goes on by the plain number of %3"):
+    with pytest.raises(tg.ConcretizationError, match="uses the plain number of %3"):
         tg.forwardtape(near)
     counted = tg.gradtape(lambda x, a: x * float(np.sum(a > 1.5)) * np.sum(a), 2.0, np.array([1.0, 2.0]), argnums=0)
     assert tg.forwardtape(counted).play(2.0, np.array([1.0, 2.0]), 1.0, np.ones(2))[1] == (7.0, 2.0)

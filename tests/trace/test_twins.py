@@ -120,7 +120,7 @@ def test_what_was_computed_outside_of_a_parameter_is_refused() -> None:
 
 def test_a_parameter_of_two_arguments_is_refused_and_one_of_them_may_be_asked_for() -> None:
     m, f = made(), lambda m, ps: m(X).sum() + sum((p ** 2).sum() for p in ps) * (2 if ps[0] is m[0].weight else 1)
-    with pytest.raises(tg.ArgumentError, match="one parameter"):
+    with pytest.raises(tg.ArgumentError, match="the same parameter"):
         tg.grad(f, m, PARAMS)
     agrees(tg.grad(f, m, PARAMS, argnums=0), f(m, PARAMS), m)
     step = tg.value_and_grad(f, argnums=0, backend="torch", warmup=1)
@@ -130,7 +130,7 @@ def test_a_parameter_of_two_arguments_is_refused_and_one_of_them_may_be_asked_fo
     assert step.stats.hits == 2
     agrees(step(m, PARAMS), f(m, PARAMS), m)
     step, parts = tg.value_and_grad(f, argnums=0, backend="torch", warmup=1), [p.detach() for p in PARAMS]
-    with pytest.warns(tg.RetraceWarning, match="compares equal numbers by `is`, or arrays that share memory"):
+    with pytest.warns(tg.RetraceWarning, match="compares equal numbers, or arrays that share memory, by `is`"):
         for ps in (parts, parts, PARAMS):
             agrees(step(m, ps), f(m, ps), m)
 

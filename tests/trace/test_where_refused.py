@@ -56,11 +56,11 @@ def overlapping() -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], str, str, str]] = {
-    "two attributes": (of_two_attributes, lambda: (overlapping(),), "o.b shares memory with o.a", "(o.a * o.b).sum()", "a copy of one"),
+    "two attributes": (of_two_attributes, lambda: (overlapping(),), "o.b shares memory with o.a", "(o.a * o.b).sum()", "copy one of the two"),
     "two arguments": (of_two_arguments, lambda: (ITEMS, ITEMS), "part of items and others", "def of_two_arguments", "pass it once"),
     "a dataclass": (looked_up, lambda: (Point(1.0, 2.0),), "hash(x)", "{p: 2.0}[p] * p.x", "tg.value(x) as the key"),
-    "json": (logged, lambda: (2.0,), "json.dumps of" if WITH_COLUMNS else "json", "json.dumps(", "tg.value(x) of each traced number"),
-    "json of NumPy's": (logged, lambda: (np.float64(2.0),), "not JSON serializable", "json.dumps(", "tg.value(x) of each traced number"),
+    "json": (logged, lambda: (2.0,), "json.dumps of" if WITH_COLUMNS else "json", "json.dumps(", "tg.value(x) for each traced number"),
+    "json of NumPy's": (logged, lambda: (np.float64(2.0),), "not JSON serializable", "json.dumps(", "tg.value(x) for each traced number"),
     "records": (recorded, lambda: (2.0,), "a traced value is written into an array", 'rows["a"] = x', "for each field" if WITH_COLUMNS else ""),
 }
 

@@ -382,7 +382,7 @@ def test_views_of_arguments_are_known_in_traces_in_traces() -> None:
             run()
 
 
-@pytest.mark.filterwarnings("ignore:f is not compiled where it sets the state of torch's own generator:tapegrad.RetraceWarning")
+@pytest.mark.filterwarnings("ignore:f is not compiled, because it sets the state of torch's global generator:tapegrad.RetraceWarning")
 @pytest.mark.parametrize("seeded", ["around", "inside"])
 def test_a_seed_that_the_program_sets_is_a_checkpoints_too(seeded: str) -> None:
     def noisy(v: Any) -> Any:

@@ -254,7 +254,7 @@ def test_what_is_no_step() -> None:
     def counting(x: Any) -> Any:
         COUNTER.append(1)
         return x * len(COUNTER)
-    for body, message in ((lambda x: (x, x), "nested as the first argument"), (lambda x: x[:1], "which is float64"), (branching, "another path"),
+    for body, message in ((lambda x: (x, x), "same nesting as the first argument"), (lambda x: x[:1], "which was float64"), (branching, "another path"),
                           (lambda x: x * 4 if x[0] < 1 else x, "the second step"),
                           (lambda x: x * rng.normal(), "random numbers|the second step"), (counting, "the second step")):
         with pytest.raises(tg.TapeError, match=message):

@@ -162,7 +162,7 @@ def test_what_is_refused() -> None:
 def test_what_has_no_series_of_its_own_says_so() -> None:
     linalg = pytest.importorskip("scipy.linalg")
     assert len(tg.taylor(linalg.expm, np.ones((2, 2)) / 3, 3)) == 4
-    with pytest.raises(tg.MissingRule, match="expm has no power series of its own") as refused:
+    with pytest.raises(tg.MissingRule, match="expm has no power series rule") as refused:
         tg.taylor(lambda x: linalg.expm(x), np.ones((2, 2)) / 3, 9)
     assert "test_taylor.py" in str(refused.value)
     assert len(tg.taylor(lambda x: np.prod(x * x.mean()), np.ones(100_000), 2)) == 3

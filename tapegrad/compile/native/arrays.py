@@ -33,17 +33,17 @@ WAITING |= {*VIEWS, ops.getfield}
 def lower_view(f: Function, op: Call) -> Value:
     """Emit a view of a long array with the layout that NumPy gives it, or the elements of a small view."""
     if op.fn not in VIEWS or "through" in op.kwargs or element_kind(spec_of(op.args[0])) is None or f.lanes.batch:
-        raise Unlowered("no view")
+        raise Unlowered("an operation that is not a view")
     if op.fn is ops.getitem:
         found = part_of(f, stored(f, op.args[0]), op.args[1:])
     else:
         found = part(f, stored(f, op.args[0]), lambda x: op.fn.impl(x, *map(known, op.args[1:]), **op.kwargs))
     if not op.spec.is_array:  # a single element
         if number_kind(op.spec) != found.kind or found.shape:
-            raise Unlowered("a number of another type")
+            raise Unlowered("a number of an unsupported type")
         return Number(f.load(found.kind, found.data), found.kind)
     if found.shape != op.spec.shape or found.kind != element_kind(op.spec):
-        raise Unlowered("a copy")
+        raise Unlowered("a view that needs a copy")
     f.views.add(op)
     return f.loaded(found) if is_small(op.spec) else found
 
@@ -56,7 +56,7 @@ def is_computed(x: Any) -> bool:
 def known(x: Any) -> Any:
     """Return the value of a constant. Raises Unlowered for a value computed at run time."""
     if is_computed(x):
-        raise Unlowered("a place that is computed")
+        raise Unlowered("an index that is computed")
     return x.val if isinstance(x, Constant) else x
 
 
@@ -70,7 +70,7 @@ def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
         at = np.unravel_index(int(take(np.arange(like.size).reshape(like.shape))), x.shape)
         return Array(f.at(x.data, sum(int(i) * step for i, step in zip(at, x.strides))), (), (), x.owner, x.kind)
     if not np.may_share_memory(found, like):
-        raise Unlowered("a copy")
+        raise Unlowered("a view that needs a copy")
     offset = found.__array_interface__["data"][0] - like.__array_interface__["data"][0]
     return Array(f.at(x.data, offset if found.size else 0), found.shape, found.strides, x.owner, x.kind)
 
@@ -83,7 +83,7 @@ def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
         return part(f, x, lambda array: array[tuple(map(known, index))])
     if any(isinstance(each, (list, np.ndarray)) or type(each) is bool
            or (is_computed(each) and number_kind(each.spec) not in INTEGERS) for each in index):
-        raise Unlowered("places that are no integers")
+        raise Unlowered("indices that are not integers")
     rest = len(x.shape) - sum(each is not None and each is not Ellipsis for each in index)
     first, axis, data = [], 0, x.data
     for each in index:
@@ -97,7 +97,7 @@ def part_of(f: Function, x: Array, index: Sequence[Any]) -> Array:
 def place_in(f: Function, index: Operation, n: int) -> str:
     """Return a computed index as a nonnegative one along an axis of length n; bail out if it is out of range."""
     if not n or f.lanes.batch:
-        raise Unlowered("no place of an axis")
+        raise Unlowered("an index along an empty axis")
     found = f.number(index)
     number = f.convert(found.ir, found.kind, "i")
     least, most = f.ranges.get(number, (-n - 1, n))
@@ -126,7 +126,7 @@ def operand(f: Function, x: Any) -> Number | Elements | Array:
 def in_memory(f: Function, x: Elements) -> Array:
     """Store a small array on the stack."""
     if f.lanes.batch:
-        raise Unlowered("memory within a batch")
+        raise Unlowered("an array in memory within a batch")
     step = itemsize(x.kind)
     place = f.stack(step * len(x.parts))
     for number, part in enumerate(x.parts):

@@ -80,8 +80,8 @@ def there_is() -> bool:
 
 def failed(tape: Tape, err: Exception) -> None:
     """Warn that compiling a tape to machine code failed, so that it runs as NumPy code."""
-    warnings.warn(f"no machine code could be made of {tape.name}, which runs as NumPy's instead: "
-                  f"{type(err).__name__}: {str(err)[:200]} (please report it)", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"{tape.name} could not be compiled to machine code and runs as NumPy code instead: "
+                  f"{type(err).__name__}: {str(err)[:200]} (please report this)", RuntimeWarning, stacklevel=2)
 
 
 def suits(tape: Tape) -> bool:
@@ -97,7 +97,8 @@ def to_llvm(tape: Tape) -> str:
     """Return the LLVM IR of a tape's machine code; see `Tape.to_llvm`."""
     run = native(None, "native", DEFAULT).compile(tape)
     if not isinstance(run, NativeFunction):
-        raise ArgumentError(f"hardly any of {tape.name} becomes machine code: it runs as NumPy's code", None,
+        raise ArgumentError(f"hardly any operation of {tape.name} can be compiled to machine code: it runs as NumPy "
+                            "code", None,
                             "tape.to_python()")
     return run.ir
 

@@ -90,7 +90,7 @@ class BatchLoop:
         self.calls: list[Any] = self.group.calls
         found = [form(call) for call in self.calls]
         if any(each is None for each in found):
-            raise Unlowered("not by rows")
+            raise Unlowered("a call that does not work row by row")
         self.batch: Shape = found[0][0]  # type: ignore[index]
         self.forms: dict[Operation, Form] = {call: each[1] for call, each in zip(self.calls, found) if each}
         given = [x.spec for x in (*self.group.inputs, *self.calls) if x.spec.is_array]
@@ -133,7 +133,7 @@ class BatchLoop:
         for user in self.users:
             if ops.whole_of(user) is self.op and user.args[1] == number:
                 return user
-        raise Unlowered("a result that nobody takes")
+        raise Unlowered("an unused result")
 
     def read_arguments(self) -> None:
         """Find the rows of arguments in memory, and load arguments that are the same for all rows into registers."""

@@ -91,7 +91,7 @@ class Standalone(Function):
     signals = threads = False
 
     def object(self, x: Any) -> str:
-        raise Unlowered("Python")
+        raise Unlowered("a call of Python")
 
     def integers(self, table: Any) -> str:
         return self.constants("i", np.asarray(table).ravel().tolist())
@@ -99,7 +99,7 @@ class Standalone(Function):
     def flush(self, make: Any = None) -> Any:
         op = next((op for op in self.pending if op.fn is not ops.pack), next(iter(self.pending)))
         name = op.fact if isinstance(op, Guard) else getattr(op.fn, "__name__", str(op.fn))
-        raise ArgumentError(f"{self.tape.name} has no form in C: {name} of such arguments is computed by NumPy",
+        raise ArgumentError(f"{self.tape.name} cannot be written in C: {name} of these arguments is computed by NumPy",
                             op.where, "tape.to_python()")
 
     def value(self, x: Any) -> Value:
@@ -112,7 +112,7 @@ class Standalone(Function):
         """Return a constant array."""
         kind = element_kind(spec_of(x))
         if kind is None or kind in COMPLEX:
-            raise Unlowered("a constant")
+            raise Unlowered("a constant of an unsupported type")
         return Array(self.constants(kind, np.ravel(x).tolist()), x.shape, dense(x.shape, itemsize(kind)), None, kind)
 
 
@@ -121,7 +121,7 @@ def to_c(tape: Tape, name: str = "") -> CSource:
     name = name or (tape.name if tape.name.isidentifier() else "function")
     if not name.isidentifier() or not name.isascii() or name in _WORDS or _FUNCTIONS.fullmatch(name) \
             or _MACRO.fullmatch(name):
-        raise ArgumentError(f"{name!r} is no name of a function in C", None, 'tape.to_c(name="gradient")')
+        raise ArgumentError(f"{name!r} cannot be the name of a C function", None, 'tape.to_c(name="gradient")')
     tape.check()
     best = grouped(last_uses_told(unfolded(roll(flattened(tape)))))
     f = Standalone(best, Plan(), TARGET)
@@ -142,7 +142,7 @@ def to_c(tape: Tape, name: str = "") -> CSource:
     try:
         text = CText(f, places)
     except NoC as err:
-        raise ArgumentError(f"{tape.name} has no form in C: {err}", None, "tape.to_python()") from None
+        raise ArgumentError(f"{tape.name} cannot be written in C: {err}", None, "tape.to_python()") from None
     return _written(name, tape, [*given, *[parameter for parameter, _ in found]], text, size)
 
 
@@ -160,7 +160,7 @@ def _given(f: Function, x: Input, name: str) -> Parameter:
     """Bind an input of the tape to a C parameter, which is returned."""
     kind = kind_of(x.spec)
     if kind is None:
-        raise ArgumentError(f"{f.tape.name} has no form in C: its argument {x.label} is a {x.spec.type}", None,
+        raise ArgumentError(f"{f.tape.name} cannot be written in C: its argument {x.label} is a {x.spec.type}", None,
                             "arrays and numbers")
     if x.spec.is_array:
         f.env[x] = Array(f"%{name}_at", x.spec.shape, dense(x.spec.shape, itemsize(kind)), None, kind)
@@ -197,7 +197,7 @@ def _leaves(part: Any, label: str, like: Spec | None, taken: set[str], opened: s
             spec = like if kind_of(like) in INEXACT else Spec(float) if number_kind(like) else spec
         kind = kind_of(spec)
         if kind is None:
-            raise ArgumentError(f"a result has no form in C: a {spec.type}", None, "arrays and numbers")
+            raise ArgumentError(f"a result of type {spec.type} cannot be written in C", None, "arrays and numbers")
         yield Parameter(named(label, taken), kind, spec, True), part
 
 
@@ -213,7 +213,7 @@ def _write(f: Standalone, tape: Tape, parameter: Parameter, part: Any) -> None:
                  else f.table(part) if isinstance(part, np.ndarray) else f.value(part))
         copy(f, to, value)  # type: ignore[arg-type]
     except Unlowered as err:
-        raise ArgumentError(f"the result {parameter.name} of {tape.name} has no form in C: {err}",
+        raise ArgumentError(f"the result {parameter.name} of {tape.name} cannot be written in C: {err}",
                             getattr(part, "where", None), "tape.to_python()") from None
 
 

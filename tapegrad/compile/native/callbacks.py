@@ -33,10 +33,10 @@ from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
 def call_back(f: Function, op: Operation) -> None:
     """Emit a call into Python. Raises Unlowered unless it is a call of an op on numbers and arrays."""
     if not isinstance(op, Call) or type(op.fn) is not Op or f.lanes.batch:
-        raise Unlowered("Python in a loop")
+        raise Unlowered("a call of Python in a loop")
     parts = op.spec.parts if op.spec.type is tuple else None
     if any(number_kind(part) is None and element_kind(part) is None for part in parts or (op.spec,)):
-        raise Unlowered("no numbers")
+        raise Unlowered("a result that is not a number or an array")
     tape, given = _alone(op)
     first = f.slots
     found = f.invoked(tape, [_object(f, x) for x in given])
@@ -70,7 +70,7 @@ def _object(f: Function, x: Operation) -> str:
     if isinstance(found, Number):
         return f.box(found, x.spec.type).ir
     if not isinstance(found, (Elements, Array)):
-        raise Unlowered("no object")
+        raise Unlowered("a value that has no Python object")
     strides = natural(x.spec) if x.spec.is_array and x.spec.itemsize == itemsize(found.kind) else None
     made, data = f.new_array(found.shape, found.kind, strides)
     copy(f, Array(data, found.shape, strides or dense(found.shape, itemsize(found.kind)), None, found.kind), found)

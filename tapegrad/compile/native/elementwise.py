@@ -36,12 +36,12 @@ def lower_elementwise(f: Function, op: Call) -> Value:
     y = op.spec
     kind, at = number_kind(y) or (element_kind(y) if f.is_small(y) else None), computing_kind(op)
     if kind is None or at is None or y.type is complex:
-        raise Unlowered("of another type")
+        raise Unlowered("a value of an unsupported type")
     if number_kind(y) and kind in INTEGERS and not f.lanes.batch:
         return integer(f, op)
     if row_of(op.fn).gives == "b" and at in FLOATS and any(
             spec_of(arg).type is int and type(arg) is not int for arg in op.args):
-        raise Unlowered("an integer beside a float, which Python compares exactly")
+        raise Unlowered("an integer compared with a float, which Python does exactly")
     given = [f.elements(arg) for arg in op.args[:arity(op.fn)]]
     texts = [stretched(x, y.shape) for x in given]
     parts = computed(f, op, at, [x.kind for x in given], list(zip(*texts)))
@@ -155,7 +155,7 @@ def integer(f: Function, op: Call) -> Number:
     """Emit arithmetic on integers, Python's or NumPy scalars; bail out on overflow."""
     kind: Any = number_kind(op.spec)
     if any(number_kind(spec_of(arg)) != kind for arg in op.args) or op.fn not in (*BARE, ops.negative, *SAME):
-        raise Unlowered("integers")
+        raise Unlowered("integer arithmetic that the compiled code does not support")
     if op.fn in SAME:
         return f.number(op.args[0])
     a, b = (f.number(op.args[0]).ir, f.number(op.args[1]).ir) if op.fn in BARE else ("0", f.number(op.args[0]).ir)

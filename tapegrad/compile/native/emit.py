@@ -243,7 +243,7 @@ class Emitter:
             compare = "fcmp une" if kind in FLOATS else "icmp ne"
             return self.op(f"{compare} {types[0]} {ir}, {self.lanes.constant(0, kind)}")
         if kind in COMPLEX:
-            raise Unlowered("a complex number as a real one")
+            raise Unlowered("a complex number in place of a real one")
         if kind in FLOATS:
             name = "fptosi" if to not in FLOATS else "fpext" if to == "f" else "fptrunc"
         elif to in FLOATS:

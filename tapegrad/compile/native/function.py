@@ -129,7 +129,7 @@ class Function(Emitter):
         assert isinstance(op, Call)
         self.now = op
         if op in self.plan.refused or len(self.lines) > LONGEST:
-            raise Unlowered("used in Python, or too long")
+            raise Unlowered("a value used by Python code, or too long a program")
         if type(op.fn) in CARRIERS:
             self.env[op] = CARRIERS[type(op.fn)](self, op)
             return
@@ -143,7 +143,7 @@ class Function(Emitter):
     def put_off(self, op: Operation) -> None:
         """Defer a call or a guard to Python; for a loop also the calls that read its results."""
         if self.depth:
-            raise Unlowered("Python in a loop")
+            raise Unlowered("a call of Python in a loop")
         self.pending[op] = None
         self.left += isinstance(op, Call)
         if is_loop(op):
@@ -179,7 +179,7 @@ class Function(Emitter):
                 return Number(self.lanes.constant(x, kind), kind)
             if isinstance(x, np.ndarray) and (kind := element_kind(spec_of(x))) and x.size <= TABLE:
                 return Elements(tuple([self.lanes.constant(y, kind) for y in x.ravel().tolist()]), x.shape, kind)
-            raise Unlowered("a constant")
+            raise Unlowered("a constant of an unsupported type")
         if x in self.pending:
             self.flush()
         if x not in self.env:
@@ -198,13 +198,13 @@ class Function(Emitter):
     def number(self, x: Any) -> Number:
         """Return a number. Raises Unlowered for another value."""
         if number_kind(spec_of(x)) is None:
-            raise Unlowered("no number")
+            raise Unlowered("a value that is not a number")
         found = self.value(x)
         if isinstance(found, Object):
             pointer = found.ir
             found = self.cached("number", x, lambda: self.unboxed(pointer, spec_of(x).type))
         if not isinstance(found, Number):
-            raise Unlowered("no number")
+            raise Unlowered("a value that is not a number")
         return found
 
     def elements(self, x: Any) -> Elements:
@@ -219,19 +219,19 @@ class Function(Emitter):
         if isinstance(found, Number):
             return Elements((found.ir,), (), found.kind)
         if not is_small(spec):
-            raise Unlowered("no small array")
+            raise Unlowered("an array that is not small")
         return self.cached("elements", x, lambda: self.loaded(self.array(x)))  # type: ignore[no-any-return]
 
     def array(self, x: Any) -> Array:
         """Return an array in memory, of a kind that native code supports."""
         kind = element_kind(spec_of(x))
         if kind is None:
-            raise Unlowered("no array of such numbers")
+            raise Unlowered("an array of an unsupported dtype")
         found = self.value(x)
         if isinstance(found, Object):
             return self.cached("array", x, lambda: self.opened(found, spec_of(x).shape, kind))  # type: ignore[no-any-return]
         if not isinstance(found, Array):
-            raise Unlowered("not in memory")
+            raise Unlowered("a value that is not in memory")
         return found
 
     def cached(self, what: str, x: Any, make: Callable[[], Any]) -> Any:
@@ -245,7 +245,7 @@ class Function(Emitter):
     def loaded(self, x: Array) -> Elements:
         """Load the elements of an array."""
         if self.lanes.batch:
-            raise Unlowered("memory within a batch")
+            raise Unlowered("an array in memory within a batch")
         places = [sum(i * step for i, step in zip(index, x.strides)) for index in np.ndindex(*x.shape)]
         return Elements(tuple([self.load(x.kind, self.at(x.data, place)) for place in places]), x.shape, x.kind)
 
@@ -336,7 +336,7 @@ class Function(Emitter):
         """Return memory for the array that an operation returns."""
         spec, kind = op.spec, element_kind(op.spec)
         if kind is None:
-            raise Unlowered("an array of other numbers")
+            raise Unlowered("an array of an unsupported dtype")
         strides = natural(spec)
         self.own.add(op)
         self._undo.append(lambda: self.own.discard(op))
@@ -417,12 +417,12 @@ class Function(Emitter):
             nbytes = x.size * itemsize(x.kind)
             self.put(f"call void @llvm.memcpy.p0.p0.i64(ptr {data}, ptr {x.data}, i64 {nbytes}, i1 false)")
             return made
-        raise Unlowered("no object")
+        raise Unlowered("a value that has no Python object")
 
     def _number_object(self, x: Number, kind: Any) -> str:
         of = number_kind(Spec(kind)) if kind is not None else None
         if of is None or (x.kind in COMPLEX and of not in COMPLEX) or (of != x.kind and of not in INEXACT):
-            raise Unlowered("no such number")
+            raise Unlowered("a number of an unsupported type")
         text = self.convert(x.ir, x.kind, of)
         if of == "b":
             found = self.op(f"select i1 {text}, ptr {self.object(kind(True))}, ptr {self.object(kind(False))}")

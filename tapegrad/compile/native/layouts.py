@@ -50,13 +50,14 @@ VERSIONS = ((3, 10), (3, 11), (3, 12), (3, 13))
 def fault(layout: Layout = LAYOUT) -> str:
     """Return the first field that is not where native code reads it, "" if all are."""
     if sys.implementation.name != "cpython" or sys.version_info[:2] not in VERSIONS:
-        return f"the layout of {sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]} is not known"
+        return (f"the memory layout of objects in {sys.implementation.name} "
+                f"{sys.version_info[0]}.{sys.version_info[1]} is not known")
     if np.lib.NumpyVersion(np.__version__).major != 2:
-        return f"the layout of NumPy {np.__version__} is not known"
+        return f"the memory layout of arrays in NumPy {np.__version__} is not known"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "this Python has no global lock"
+        return "this Python has no global interpreter lock"
     if ctypes.sizeof(ctypes.c_void_p) != 8:
-        return "this Python is not of 64 bits"
+        return "this Python is not a 64-bit build"
     number, pair, array = 1.5, (object(), object()), np.arange(6.0).reshape(2, 3)
     turned, complex_, scalars = array.T, 1.5 + 2.5j, [kind(number) for kind in (
         np.float64, np.float32, np.int64, np.int32, np.complex128, np.complex64)]
@@ -73,7 +74,7 @@ def fault(layout: Layout = LAYOUT) -> str:
     found = {
         "the type of an object": word(number, layout.type) == id(float) and word(array, layout.type) == id(np.ndarray),
         "a float": ctypes.c_double.from_address(id(number) + layout.float).value == number,
-        "a number of NumPy's": all(ctypes.string_at(id(x) + layout.float, x.nbytes) == x.tobytes() for x in scalars),
+        "a NumPy number": all(ctypes.string_at(id(x) + layout.float, x.nbytes) == x.tobytes() for x in scalars),
         "a complex number": ctypes.string_at(id(complex_) + layout.float, 16) == np.complex128(complex_).tobytes(),
         "the items of a tuple": [word(pair, layout.item + 8 * k) for k in (0, 1)] == [id(x) for x in pair],
         "the size of a list": word(several, layout.size) == 3,
@@ -88,10 +89,10 @@ def fault(layout: Layout = LAYOUT) -> str:
         "the named defaults of a function": word(function, layout.kwdefaults) == id(function.__kwdefaults__),
         "the variables of a function": word(function, layout.closure) == id(function.__closure__),
         "the attributes of a function": id(function.__dict__) == word(function, layout.attributes),
-        "what is in a captured variable": word(cell, layout.cell) == id(several),
+        "the content of a captured variable": word(cell, layout.cell) == id(several),
         "the flags of a class": word(bare, layout.class_flags) == bare.__flags__
         and word(int, layout.class_flags) == int.__flags__,
-        "where a class says how its objects are called": 0 < word(type(function), layout.vectorcall)
+        "the vectorcall offset of a class": 0 < word(type(function), layout.vectorcall)
         < type(function).__basicsize__ and word(int, layout.vectorcall) == 0,
         "the bases of a class": word(bare, layout.mro) == id(bare.__mro__) and word(int, layout.mro) == id(int.__mro__),
         "the data of an array": word(array, layout.data) == array.ctypes.data,
@@ -103,7 +104,7 @@ def fault(layout: Layout = LAYOUT) -> str:
         "the flags of an array": ctypes.c_int.from_address(id(array) + layout.flags).value & 0x101 == 0x101
         and ctypes.c_int.from_address(id(turned) + layout.flags).value & 0x103 == 0x102,
     }
-    return next((f"{what} lies elsewhere" for what, holds in found.items() if not holds), "")
+    return next((f"{what} is not at the expected offset in memory" for what, holds in found.items() if not holds), "")
 
 
 def is_address(x: int) -> bool:

@@ -206,7 +206,7 @@ def step_values(f: Function, values: Sequence[Any]) -> Any:
     kind = number_kind(spec_of(values[0]))
     if kind not in ("f", "i") or any(type(x) is not type(values[0]) for x in values) or (
             kind == "i" and max(map(abs, values)) > 1 << 53):
-        raise Unlowered("a loop's steps")
+        raise Unlowered("a loop's steps of unsupported types")
     steps = range_of(values)
     if steps is not None:
         def counted(run: str) -> Number:
@@ -231,7 +231,7 @@ def kept(f: Function, arg: Any, x: Operation) -> Rows:
         parts, (shape, kind) = arg.args, (x.spec.shape if x.spec.is_array else None, required_kind(x.spec))
         if any(spec_of(part).is_array != x.spec.is_array or spec_of(part).shape != x.spec.shape
                or kind_of(spec_of(part)) != kind for part in parts):
-            raise Unlowered("values of several kinds")
+            raise Unlowered("values of several dtypes")
         _, step = offsets_of([x])
         if all(type(part) is Constant for part in parts):
             table = np.zeros((len(parts), step // itemsize(kind)), ELEMENTS[kind].dtype)
@@ -250,7 +250,7 @@ def kept(f: Function, arg: Any, x: Operation) -> Rows:
         return gathered(f, found, len(spec_of(arg).parts), x.spec.shape if x.spec.is_array else None,
                         required_kind(x.spec))
     if not isinstance(found, Rows):
-        raise Unlowered("a sequence of Python's")
+        raise Unlowered("a Python sequence")
     return found
 
 
@@ -265,7 +265,7 @@ def registers(f: Function, arg: Any, x: Spec) -> Number | Elements:
     kind, found = required_kind(x), f.elements(arg)
     texts = stretched(found, x.shape if x.is_array else found.shape)
     if found.kind != kind and kind not in FLOATS:
-        raise Unlowered("of another kind in each run")
+        raise Unlowered("a value whose dtype changes in the loop")
     texts = [f.convert(text, found.kind, kind) for text in texts]
     return rebuilt(x, texts)
 
@@ -353,7 +353,7 @@ def lower_getfield(f: Function, op: Call) -> Value:
     x, key = op.args
     if not isinstance(x, Operation) or x in f.pending or type(key) is not int or not isinstance(
             found := f.value(x), (Rows, Results)):
-        raise Unlowered("a tuple of Python's")
+        raise Unlowered("a Python tuple")
     if isinstance(found, Results):
         alone = sum(user.args == op.args for user in f.users.get(x, ())) == 1
         if alone and isinstance(found.parts[key], Array) and is_loop(x) and op not in f.plan.objects:
@@ -367,7 +367,7 @@ def lower_collected(f: Function, op: Call) -> Value:
     whole, *others = op.args
     rows = f.value(whole)
     if not isinstance(rows, Rows) or rows.kind != element_kind(op.spec):
-        raise Unlowered("a tuple of Python's")
+        raise Unlowered("a Python tuple")
     made, before, count = f.place(op), op.fn.before, op.fn.count
     shape, step = rows.shape or (), made.strides[0]
     inner = dense(shape, itemsize(rows.kind))
@@ -382,7 +382,7 @@ def lower_taken(f: Function, op: Call) -> Value:
     """Return rows of an array, as a loop's input sequence, by address."""
     x = stored(f, op.args[0])
     if x.strides[1:] != dense(x.shape[1:], itemsize(x.kind)):
-        raise Unlowered("rows that lie in another way")
+        raise Unlowered("rows that are not contiguous")
     return Rows(x.data, x.strides[0], op.fn.start * x.strides[0], x.shape[1:] or None, x.kind, x.owner)
 
 

@@ -60,7 +60,7 @@ def machine() -> Machine:
     except ImportError:
         raise ArgumentError('mode="native" needs llvmlite', None, "pip install llvmlite") from None
     if why := obstacle():
-        raise ArgumentError(f'mode="native" cannot be had: {why}', None, 'mode="auto"')
+        raise ArgumentError(f'mode="native" is not available: {why}', None, 'mode="auto"')
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()

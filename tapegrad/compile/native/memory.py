@@ -40,7 +40,7 @@ STRETCHES = 8  # contiguous pieces that are copied one by one, at most
 def vectors(f: Function, *kinds: str) -> Vectors:
     """Return a Vectors for numbers of some kinds. Raises Unlowered within a batch."""
     if f.lanes.batch:
-        raise Unlowered("memory within a batch")
+        raise Unlowered("an array in memory within a batch")
     return vectors_of(f, f.target.lanes.wide(kinds or "f"))
 
 
@@ -51,7 +51,7 @@ def copy(f: Function, to: Array, x: Number | Elements | Array, add: bool = False
     """Store a value into an array, or add it; numbers and smaller arrays are broadcast."""
     v = vectors(f, to.kind, x.kind)
     if x.kind != to.kind and not (to.kind in FLOATS and x.kind not in COMPLEX):
-        raise Unlowered("of another kind")
+        raise Unlowered("values of another dtype")
     if isinstance(x, Elements) and to.shape == x.shape and len(x.parts) <= 2 * v.width and not add:
         for index, part in zip(np.ndindex(*x.shape), x.parts):
             at = f.at(to.data, sum(i * step for i, step in zip(index, to.strides)))
@@ -126,7 +126,7 @@ def lower_joined(f: Function, op: Call) -> Value:
     vectors(f)
     axis, made, at = op.kwargs.get("axis", 0) % op.spec.ndim, f.place(op), 0
     if op.kwargs.keys() - {"axis"}:
-        raise Unlowered("joined in its own way")
+        raise Unlowered("concatenation with unsupported options")
     for x in op.args:
         shape = spec_of(x).shape
         n = 1 if op.fn is ops.stack else shape[axis]
@@ -166,7 +166,7 @@ def lower_pieces(f: Function, op: Call) -> Value:
 def pieces_of(op: Operation) -> list[tuple[Any, Sequence[Any]]]:
     """Return the pieces of a scatter, each with its index. Raises Unlowered for pieces of views."""
     if op.kwargs.keys() - PLAIN:
-        raise Unlowered("pieces of views")
+        raise Unlowered("a scatter into views")
     pieces, at = list[tuple[Any, Sequence[Any]]](), 0
     for rank in op.kwargs["ranks"]:
         pieces.append((op.args[at], op.args[at + 1:at + 1 + rank]))
@@ -218,7 +218,7 @@ def target(f: Function, op: Call) -> Array:
     if not y.is_array or is_small(y):
         kind = kind_of(y)
         if kind is None:
-            raise Unlowered("of other numbers")
+            raise Unlowered("values of an unsupported dtype")
         return Array(f.stack(itemsize(kind) * max(y.size, 1)), y.shape, dense(y.shape, itemsize(kind)), None, kind)
     return f.place(op)
 
@@ -236,7 +236,7 @@ def add_at(f: Function, to: Array, x: Number | Elements | Array, index: Sequence
         x = in_memory(f, x)
     step = itemsize(to.kind)
     if not isinstance(x, Array) or x.shape != places.shape or x.strides != dense(x.shape, step) or x.kind != to.kind:
-        raise Unlowered("no array of these numbers")
+        raise Unlowered("an array of another dtype or memory order")
     data, of = f.integers(table), x.data
 
     def one(k: str, _: list[str]) -> list[str]:
@@ -269,7 +269,7 @@ def lower_gather(f: Function, op: Call) -> Value:
     numbered = np.arange(1, x.size + 1).reshape(x.shape)
     places = moved_by(op, [numbered], list(map(known, op.args[1:])), x.kind in COMPLEX) - 1
     if element_kind(op.spec) != x.kind or places.shape != op.spec.shape or np.any(places < 0):
-        raise Unlowered("another array, or zeros")
+        raise Unlowered("elements that do not come from the array")
     table = offsets(x)[places.ravel()]
     if is_small(op.spec):
         return Elements(tuple([f.load(x.kind, f.at(x.data, int(at))) for at in table]), op.spec.shape, x.kind)
@@ -297,7 +297,7 @@ def lower_pad(f: Function, op: Call) -> Value:
     x, widths, *value = op.args
     border = value[0] if value else op.kwargs.get("value", 0)
     if number_kind(spec_of(border)) is None:
-        raise Unlowered("other borders")
+        raise Unlowered("padding with values that are not numbers")
     made, of, given = f.place(op), spec_of(x).shape, operand(f, x)
     copy(f, made, f.number(border))
     copy(f, part_of(f, made, [slice(before, before + n) for n, (before, _) in zip(of, widths)]), given)
@@ -309,7 +309,7 @@ def lower_assignment(f: Function, op: Call) -> Value:
     vectors(f)
     x, value, *index = op.args
     if op.kwargs or not isinstance(x, Operation):
-        raise Unlowered("a write through views")
+        raise Unlowered("a write through a view")
     new, old = operand(f, value), stored(f, x)
     made = old
     if f.may_write(op, x, old) and set_apart(f, op, x, old):

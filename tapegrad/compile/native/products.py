@@ -31,21 +31,21 @@ SYMBOLS = {"f": "dgemm", "s": "sgemm", "c": "zgemm", "z": "cgemm"}
 def lower_product(f: Function, op: Call) -> Value:
     """Emit matrix products, one for each index of the leading axes."""
     if not f.target.blas or f.lanes.batch or op.kwargs or len(op.args) != 2:
-        raise Unlowered("a product of its own kind")
+        raise Unlowered("a product with other arguments than two arrays, or without BLAS")
     a, b = (stored(f, x) for x in op.args)
     kind, step = a.kind, itemsize(a.kind)
     if kind not in SYMBOLS or b.kind != kind or not a.shape or not b.shape:
-        raise Unlowered("of other numbers")
+        raise Unlowered("a product of a dtype that BLAS does not support")
     if kind in COMPLEX and op.fn is ops.vecmat:
-        raise Unlowered("a product of a conjugate")
+        raise Unlowered("a product with a complex conjugate")
     if op.fn is ops.dot and max(len(a.shape), len(b.shape)) > 2:
-        raise Unlowered("dot of more axes")
+        raise Unlowered("dot of arrays with more than two axes")
     if op.fn in (ops.matmul, ops.dot):
         row, column = len(a.shape) == 1, len(b.shape) == 1
     else:
         row, column = op.fn is ops.vecmat, op.fn is ops.matvec
         if op.fn not in (ops.vecmat, ops.matvec):
-            raise Unlowered("a product of rows")
+            raise Unlowered("a product of vectors")
     if row:
         a = a._replace(shape=(*a.shape[:-1], 1, a.shape[-1]),
                        strides=(*a.strides[:-1], step * a.shape[-1], a.strides[-1]))
@@ -60,7 +60,7 @@ def lower_product(f: Function, op: Call) -> Value:
     if not (m and n and math.prod(batch)):
         return made
     if not k or c[1] != step or (m > 1 and c[0] < step * n):
-        raise Unlowered("a product that lies in its own way")
+        raise Unlowered("a product whose strides the compiled code does not support")
     t, symbol = "ptr" if kind in COMPLEX else f.lanes.type(kind), f"tapegrad_{SYMBOLS[kind]}"
     f.declare(f"declare void @{symbol}(i32, i32, i32, i64, i64, i64, {t}, ptr, i64, ptr, i64, {t}, ptr, i64)")
     steps = [lead(a, batch), lead(b, batch), list(made.strides[:len(batch)])]

@@ -41,7 +41,7 @@ def lower_along(f: Function, op: Call) -> Value:
     n = len(x.shape)
     axes = reduced(op, n)
     if not axes or not x.size or not reduces(op.fn, x.kind, kind):
-        raise Unlowered("a reduction of its own kind")
+        raise Unlowered("a reduction that the compiled code does not support")
     assert kind is not None
     v, step = vectors(f, x.kind, kind), itemsize(kind)
     kept, gone = [a for a in range(n) if a not in axes], axes
@@ -111,7 +111,7 @@ def along_rows(f: Function, v: Vectors, x: Array, gone: list[int], kept: list[in
     n, step = x.shape[gone[0]], x.strides[gone[0]]
     kind = made.kind
     if n > LONG and op.fn in (ops.sum, ops.mean) and kind in INEXACT:
-        raise Unlowered("a long sum")
+        raise Unlowered("a sum over too long an axis")
     t, start = v.lanes.type(kind), v.lanes.constant(identity(op.fn, kind), kind)
 
     def line(pointer: str, now: list[str]) -> list[str]:
@@ -179,7 +179,7 @@ def lower_row_products(f: Function, op: Call) -> Value:
     a, b = (stored(f, x) for x in op.args)
     kind, n = kind_of(op.spec), a.shape[-1]
     if op.kwargs or kind not in FLOATS or {a.kind, b.kind} != {kind} or b.shape[-1] != n or n > LONG:
-        raise Unlowered("products of their own kind")
+        raise Unlowered("a product of vectors that the compiled code does not support")
     v, made, add = vectors(f, kind), target(f, op), folded(f, ops.sum, kind)
     nothing = v.lanes.constant(0.0, kind)
 

@@ -48,7 +48,7 @@ def result(f: Function, op: Call, parts: Sequence[str], kind: str) -> Value:
     y = op.spec
     if (number_kind(y) or (element_kind(y) if f.is_small(y) else None)) != kind or len(parts) != max(y.size, 1) * (
             y.size > 0 or not y.is_array):
-        raise Unlowered("of another type")
+        raise Unlowered("a value of an unsupported type")
     return Number(parts[0], kind) if number_kind(y) else Elements(tuple(parts), y.shape, kind)
 
 
@@ -62,11 +62,11 @@ def lower_move(f: Function, op: Call) -> Value:
     moved = op.args[:len(op.args) - len(index)]
     given, kind = [f.elements(x) for x in moved], required_kind(op.spec)
     if kind in COMPLEX and op.kwargs.get("through"):
-        raise Unlowered("a part of complex numbers")
+        raise Unlowered("the real or imaginary part of a complex array")
     texts, numbered = [f.lanes.constant(0, kind)], []
     for x in given:
         if x.kind != kind and not (kind in INEXACT and x.kind not in COMPLEX):
-            raise Unlowered("of several kinds")
+            raise Unlowered("values of several dtypes")
         numbered.append(np.arange(len(texts), len(texts) + len(x.parts), dtype=np.int64).reshape(x.shape))
         texts += [f.convert(part, x.kind, kind) for part in x.parts]
     places = moved_by(op, numbered, list(map(known, index)), kind in COMPLEX)
@@ -77,7 +77,7 @@ def required_kind(x: Spec) -> str:
     """Return the kind of a number, or of an array's elements. Raises Unlowered for other values."""
     kind = kind_of(x)
     if kind is None:
-        raise Unlowered("of another type")
+        raise Unlowered("a value of an unsupported type")
     return kind
 
 
@@ -93,7 +93,7 @@ def moved_by(op: Call, numbered: Sequence[Any], index: Sequence[Any], of_complex
     found = np.asarray(op.fn.impl(*[x if x.shape else x[()] for x in given], *index, **op.kwargs))
     fits = places.shape == found.shape and np.all((places >= 0) & (places < others.size))
     if not (fits and np.array_equal(found, others[places.astype(np.int64)])):
-        raise Unlowered("more than a move")
+        raise Unlowered("an operation that does not only move elements")
     return places
 
 
@@ -101,7 +101,7 @@ def lower_scatter(f: Function, op: Call) -> Value:
     """Emit a scatter: a sum of pieces, zero elsewhere."""
     shape, ranks, at = op.kwargs["shape"], op.kwargs["ranks"], 0
     if op.kwargs.keys() - {"shape", "ranks", "order", "through"} or not f.is_small(op.spec):
-        raise Unlowered("a scatter into memory")
+        raise Unlowered("a scatter into a large array")
     paths = op.kwargs.get("through", ((),) * len(ranks))
     places, kind = np.arange(math.prod(shape)).reshape(shape), required_kind(op.spec)
     total: list[str | None] = [None] * places.size
@@ -109,10 +109,10 @@ def lower_scatter(f: Function, op: Call) -> Value:
         piece, index = op.args[at], op.args[at + 1: at + 1 + rank]
         at += 1 + rank
         if not is_value(f, spec_of(piece)):
-            raise Unlowered("a long piece")
+            raise Unlowered("a large piece")
         chosen = places
         if path and kind in COMPLEX:
-            raise Unlowered("a part of complex numbers")
+            raise Unlowered("the real or imaginary part of a complex array")
         for step in path:
             chosen = step.op.impl(chosen, *step.args, **step.kwargs)
         chosen = np.asarray(chosen[tuple(map(known, index))])
@@ -126,11 +126,11 @@ def lower_scatter(f: Function, op: Call) -> Value:
 def lower_constant(f: Function, op: Call) -> Value:
     """Emit an array of zeros, ones, or one number."""
     if not f.is_small(op.spec):
-        raise Unlowered("in memory")
+        raise Unlowered("a large constant array")
     kind = required_kind(op.spec)
     x = filling(f, op, kind)
     if not isinstance(x, Number) or (x.kind != kind and (kind not in INEXACT or x.kind in COMPLEX)):
-        raise Unlowered("of another type")
+        raise Unlowered("a value of an unsupported type")
     return result(f, op, [f.convert(x.ir, x.kind, kind)] * op.spec.size, kind)
 
 
@@ -139,7 +139,7 @@ def filling(f: Function, op: Call, kind: str) -> Number | Elements | Array:
     if op.fn in (*ZEROS, *ONES):
         return Number(f.lanes.constant(int(op.fn in ONES), kind), kind)
     if len(op.args) < 2:
-        raise Unlowered("filled with what a keyword says")
+        raise Unlowered("a fill value passed by keyword")
     return operand(f, op.args[1])
 
 
@@ -147,13 +147,13 @@ def lower_reduction(f: Function, op: Call) -> Value:
     """Emit a reduction of a small array."""
     axes = reduced(op, spec_of(op.args[0]).ndim)
     if axes is None or not is_value(f, spec_of(op.args[0])) or not is_value(f, op.spec):
-        raise Unlowered("a reduction in memory, or of its own kind")
+        raise Unlowered("a reduction of a large array, or one that the compiled code does not support")
     given, kind = f.elements(op.args[0]), required_kind(op.spec)
     if not reduces(op.fn, given.kind, kind):
-        raise Unlowered("of other numbers")
+        raise Unlowered("a reduction of an unsupported dtype")
     if not given.parts:
         if op.fn is not ops.sum:
-            raise Unlowered("a reduction of nothing")
+            raise Unlowered("a reduction of no elements")
         return result(f, op, [f.lanes.constant(0, kind)] * (op.spec.size if op.spec.is_array else 1), kind)
     places = np.moveaxis(np.arange(len(given.parts)).reshape(given.shape), axes, range(-len(axes), 0))
     rows = places.reshape(-1, math.prod(given.shape[axis] for axis in axes)).tolist()
@@ -206,11 +206,11 @@ def lower_product(f: Function, op: Call) -> Value:
     a, b = map(spec_of, op.args[:2])
     if op.kwargs or len(op.args) != 2 or not is_value(f, op.spec) or not a.shape or not b.shape or not all(
             f.is_small(spec_of(x)) or isinstance(f.env.get(x), Elements) for x in op.args):
-        raise Unlowered("a product in memory")
+        raise Unlowered("a product of large arrays")
     x, y = (f.elements(arg) for arg in op.args)
     kind = required_kind(op.spec)
     if kind == "b" or (op.fn in (ops.vdot, ops.vecdot, ops.vecmat) and kind in COMPLEX):
-        raise Unlowered("a product of bools, or of a conjugate")
+        raise Unlowered("a product of bools, or with a complex conjugate")
     x, y = (Elements(tuple([f.convert(part, each.kind, kind) for part in each.parts]), each.shape, kind)
             for each in (x, y))
     p, q = (np.arange(len(each.parts)).reshape(each.shape) for each in (x, y))
@@ -229,9 +229,9 @@ def lower_product(f: Function, op: Call) -> Value:
     elif op.fn is ops.vecmat and p.ndim == 1 and q.ndim == 2:
         left, right = np.broadcast_arrays(p, q.T)
     else:
-        raise Unlowered("a product of many")
+        raise Unlowered("a product of stacks of matrices")
     if left.size > PRODUCT:
-        raise Unlowered("a long product")
+        raise Unlowered("a large product")
     table = math.prod(left.shape[:-1]), left.shape[-1]
     rows = zip(left.reshape(table).tolist(), right.reshape(table).tolist())
     multiply = ROWS[ops.multiply]

@@ -40,7 +40,7 @@ class Lowering(NamedTuple):
         """Emit a call on numbers of a kind. Raises Unlowered if there is no code."""
         row = self.of(kind)
         if row is None:
-            raise Unlowered("of such numbers")
+            raise Unlowered("an operation that has no code for this dtype")
         return row(emit, xs, kind)
 
 

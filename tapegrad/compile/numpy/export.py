@@ -25,7 +25,8 @@ def to_python(tape: Tape, name: str = "") -> str:
     source = write_source(best, miss="_differs", spelled=vendor.imported)
     function = name or (tape.name if tape.name.isidentifier() else "function")
     if not function.isidentifier():
-        raise ArgumentError(f"{function!r} is no name of a Python function", None, 'tape.to_python(name="gradient")')
+        raise ArgumentError(f"{function!r} cannot be the name of a Python function", None,
+                            'tape.to_python(name="gradient")')
 
     unpacked = Unpacked(best, source.leaves, source.bind, "raise _differs()", standalone=True)
     body = [*unpacked.lines, *source.body, f"return {source.result}"]
@@ -46,7 +47,7 @@ def _leave_level(tape: Tape) -> None:
     """Delete the guards on the differentiation level, which is zero in a module; refuse a tape of another level."""
     for guard in [op for op in tape.ops if type(op) is Guard and op.fact == "nestlevel"]:
         if guard.expected:
-            raise ArgumentError(f"{tape.name} asked for tg.nestlevel() inside {guard.expected} other derivatives",
+            raise ArgumentError(f"{tape.name} called tg.nestlevel() inside {guard.expected} other derivatives",
                                 guard.where, "compile(tape)")
         tape.delete(guard)
 
@@ -54,18 +55,18 @@ def _leave_level(tape: Tape) -> None:
 def _summary(tape: Tape) -> str:
     where = next((op.where for op in tape.ops if op.where is not None), None)
     place = f" in {where.file.rpartition('/')[2]}" if where is not None else ""
-    return f"What tapegrad recorded of {tape.name or 'a function'}{place}."
+    return f"The tape that tapegrad recorded of {tape.name or 'a function'}{place}."
 
 
 def _misses(source: Source) -> list[str]:
     """Write the function that makes the error for arguments with which the program might take another path."""
     lines = ["def _differs(number=-1):",
-             '    """Say which argument or value is another than the program was recorded with."""']
+             '    """Return the error that names the argument or value which differs from the recorded one."""']
     if source.guards:
         lines += ["    guards = [", *(f"        {_told(guard)!r}," for guard in source.guards), "    ]",
                   "    if number >= 0:",
-                  '        return ValueError(f"this program was recorded where {guards[number]}; '
-                  'here it might take another path")']
+                  '        return ValueError(f"this program was recorded where {guards[number]}; with this value it '
+                  'might take another path")']
     return [*lines, '    return ValueError("this program was recorded for arguments of other types, dtypes or shapes")']
 
 

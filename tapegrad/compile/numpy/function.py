@@ -33,14 +33,14 @@ class Miss(GuardError):
         if guard is not None:
             where = guard.where
             what = (f"this tape was recorded where {guard.fact}({guard.args[0].name}) was {quoted(guard.expected)}; "
-                    "now it is not, and the "
-                    "program might take another path")
-        super().__init__(what, where, "compile the function, which traces again, or trace it with these arguments")
+                    "now it differs, and the program might take another path")
+        super().__init__(what, where, "compile the function instead of the tape, since it traces again; or trace it "
+                                      "with these arguments")
 
     def describe(self) -> str:
         """Return a short description of the difference."""
         if self.guard is None:
-            return "the type, shape or static value of an argument, or what the function read besides"
+            return "the type, shape or static value of an argument, or another value that the function reads"
         return f"{self.guard.fact}({self.guard.args[0].name})" + (f" at {self.guard.where}" if self.guard.where else "")
 
 

@@ -47,7 +47,7 @@ class Vendor:
         """Define `name` as `value`; raise ArgumentError if it has no source."""
         if name in self.values:
             if self.values[name] is not value and not isinstance(value, (int, float, str, tuple)):
-                raise ArgumentError(f"two things are called {name} in the source of this tape: {value!r} and "
+                raise ArgumentError(f"two objects are named {name} in the source of this tape: {value!r} and "
                                     f"{self.values[name]!r}")
             return
         self.values[name] = value
@@ -63,7 +63,7 @@ class Vendor:
             self.needed(name, [fn for fn in vars(value).values() if isinstance(fn, FunctionType)])
             self.definitions[name] = textwrap.dedent(inspect.getsource(value)).rstrip()
         else:
-            raise ArgumentError(f"{value!r} has no source: this tape cannot be written as a module", None,
+            raise ArgumentError(f"{value!r} has no source: the tape cannot be written as a module", None,
                                 "tape.save(path), or tg.compile(tape) in the same process; of tensors, "
                                 'tg.compile(tape, backend="torch").source, or tape.to_fx()')
 
@@ -136,8 +136,7 @@ class Vendor:
         """Write an array: as a list if it is short, else as its bytes in base64."""
         self.imports.add("import numpy as np")
         if value.dtype.kind not in "biufc":
-            raise ArgumentError(f"an array of dtype {value.dtype} has no source: this tape cannot be written as a "
-                                "module")
+            raise ArgumentError(f"an array of dtype {value.dtype} has no source: the tape has none either")
         finite = value.dtype.kind in "biu" or bool(np.isfinite(value).all())
         if isinstance(value, np.generic):
             number = value.item() if finite and value.dtype.kind != "c" else str(value.item())
@@ -156,8 +155,8 @@ class Vendor:
         try:
             text = _source_of(fn)
         except OSError:  # made by eval, or in an interactive session
-            raise ArgumentError(f"{fn.__qualname__} has no source: it stands in no file", None,
-                                "a def in a file; tape.save(path)") from None
+            raise ArgumentError(f"{fn.__qualname__} has no source: it is not defined in a file", None,
+                                "define it with def in a file; or tape.save(path)") from None
         is_lambda = fn.__name__ == "<lambda>"
         if fn.__closure__:
             cells = dict(zip(fn.__code__.co_freevars, (cell.cell_contents for cell in fn.__closure__)))
@@ -168,7 +167,7 @@ class Vendor:
                     written = f"{name}_{key}"
                     self.define(written, value)
                 if written is None:
-                    raise ArgumentError(f"{fn.__qualname__} has no source of its own: it captured {key}")
+                    raise ArgumentError(f"{fn.__qualname__} cannot be written as source: it captured {key}")
                 given.append(written)
             inner = f"    return {text}" if is_lambda else textwrap.indent(text, "    ") + f"\n    return {fn.__name__}"
             made = f"{name} = _make_{name}({', '.join(given)})"

@@ -98,7 +98,7 @@ def pushed(func: Callable[..., Any], primals: Any, tangents: Any, argnums: Any =
 
 @means(eager_transforms.linearize)
 def linearized(func: Callable[..., Any], *primals: Any) -> Any:
-    raise refused("torch.func.linearize", "torch makes what it computes constant, of which nothing has a gradient",
+    raise refused("torch.func.linearize", "torch treats its result as a constant, which has no gradient",
                   "torch.func.jvp, or tg.linearize")
 
 
@@ -106,8 +106,8 @@ def linearized(func: Callable[..., Any], *primals: Any) -> Any:
 def mapped(func: Callable[..., Any], in_dims: Any, out_dims: Any, randomness: str, chunk_size: Any, *args: Any,
            **kwargs: Any) -> Any:
     if randomness == "same":
-        raise refused('torch.vmap(randomness="same")', "members draw each their own",
-                      'randomness="different", or what is drawn as an argument')
+        raise refused('torch.vmap(randomness="same")', "each member would draw its own random numbers",
+                      'randomness="different", or pass the random numbers as an argument')
     return vmap(partial(func, **kwargs) if kwargs else func, in_dims, out_dims)(*args)
 
 
@@ -183,8 +183,8 @@ def grad_of(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: A
             only_inputs: bool = True, allow_unused: Any = None, is_grads_batched: bool = False,
             materialize_grads: bool = False) -> tuple[Any, ...]:
     if is_grads_batched:
-        raise refused("torch.autograd.grad(is_grads_batched=True)", "it has no rule",
-                      "torch.func.vmap of a function of one cotangent")
+        raise refused("torch.autograd.grad(is_grads_batched=True)", "this form of the call has no derivative rule",
+                      "torch.func.vmap over a function of one cotangent")
     ys, xs = _several(outputs), _several(inputs)
     dys = [None] * len(ys) if grad_outputs is None else list(_several(grad_outputs))
     tracer = next(y._tracer for y in (*ys, *xs) if isinstance(y, Traced))
@@ -219,7 +219,7 @@ def _between(tracer: Any, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[Tape, l
     begins = [_place(tracer, x) for x in xs]
     ends = [peek(y) if isinstance(y, Traced) and y._tracer is tracer else None for y in ys]
     if None in ends:
-        raise _lost("an output that is not of this trace")
+        raise _lost("an output that this trace did not compute")
     ops = tracer.tape.ops
     depends, leads = bytearray(len(ops) + 1), leading(ops, ends)
     for op in ops:  # an input that depends on another is recomputed, plus an input of its own that is zero
@@ -227,8 +227,8 @@ def _between(tracer: Any, xs: Sequence[Any], ys: Sequence[Any]) -> tuple[Tape, l
     outside = [original for original, op in tracer.constants.values() if leads[op.id]]
     plain_inputs = [x for x in xs if not isinstance(x, Traced)]
     if any(_reaches(known, x) for x in plain_inputs for known in outside):
-        raise _lost("a tensor that was computed of others outside of the trace",
-                    "these as arguments of the function that is traced")
+        raise _lost("a tensor that was computed outside the trace",
+                    "pass the tensors as arguments of the traced function")
     made, around = _slice(tracer, begins, ends, depends, leads)
     return made, [bool(leads[op.id]) for op in begins], [bool(depends[op.id]) for op in begins], around
 
@@ -251,8 +251,9 @@ def _slice(tracer: Any, begins: Sequence[Operation], ends: Sequence[Any], depend
     inner = [op for op in tape.ops if type(op) is Call and depends[op.id] and leads[op.id]]
     for op in inner:
         if draws(op.fn):
-            raise refused("torch.autograd.grad", f"{op!r} draws random numbers by what it is differentiated by",
-                          "a draw of fixed numbers, scaled and shifted")
+            raise refused("torch.autograd.grad", f"{op!r} draws random numbers whose distribution depends on the "
+                                                 "differentiated values",
+                          "draw from a fixed distribution, then scale and shift")
         for arg in operands(op):
             take(arg)
         made = walk.keep(op)
@@ -268,7 +269,7 @@ def _place(tracer: Any, x: Any) -> Operation:
     """Return the operation of an input; for an untraced tensor, its constant on the tape."""
     if isinstance(x, Traced):
         if x._tracer is not tracer:
-            raise _lost("an input of a trace around this one")
+            raise _lost("an input of an enclosing trace")
         return peek(x)
     known = tracer.constants.get(("tensor", id(x)))
     if known is None:
@@ -289,6 +290,6 @@ def _reaches(y: Any, x: Any) -> bool:
     return False
 
 
-def _lost(what: str, try_: str = "the tensor as an argument of the function that is traced") -> UnknownFunction:
-    return UnknownFunction(f"torch.autograd.grad cannot be recorded: it is asked about {what}, on whose way the "
-                           "gradient is lost", user_location(), try_)
+def _lost(what: str, try_: str = "pass the tensor as an argument of the traced function") -> UnknownFunction:
+    return UnknownFunction(f"torch.autograd.grad cannot be recorded: it is called for {what}, and the gradient would "
+                           "be lost", user_location(), try_)

@@ -100,7 +100,7 @@ class Torch(Backend):
         if unclear is None:
             return First(first.tape, result)
         self.seeded += 1
-        why = (f"it draws from {unclear!r}, which was seeded just before, in each of {SEEDED} calls",
+        why = (f"it draws from {unclear!r}, which was seeded just before it, in each of {SEEDED} calls",
                drawn_at(first.tape, unclear), SEED_CURE)
         return First(None, result, why if self.seeded >= SEEDED else None)
 
@@ -141,8 +141,7 @@ def with_tensors(make: Any, f: Callable[..., Any], args: tuple[Any, ...], kwargs
     except TapeError:  # contains its own advice
         raise
     except (TypeError, AttributeError) as err:
-        raise ArgumentError(f"{name_of(f)} was traced with the tensors that it was given, and raised "
-                            f"{type(err).__name__}: {err}", None,
+        raise ArgumentError(f"{name_of(f)} was traced with tensors and raised {type(err).__name__}: {err}", None,
                             'if it is written with NumPy, call it once with arrays, or compile its tape: '
                             'tg.compile(tg.gradtape(f, *arrays), backend="torch"), which takes tensors') from err
 

@@ -69,7 +69,7 @@ class Watched:
         """Raise Unsteady unless the types and memory layouts of the results are as before."""
         if kinds_of(y, given) != self.kinds:
             self.op.fn.watched = False
-            raise Unsteady(f"{self.__name__} returned tensors of other shapes, or that lie otherwise in memory",
+            raise Unsteady(f"{self.__name__} returned tensors of other shapes or strides than when it was recorded",
                            self.op.where, "trace the function again with these arguments")
 
 

@@ -36,7 +36,7 @@ def graph_device(device: Any) -> Any:
     if torch.cuda.is_available() and (device is None or device.type == "cuda"):
         return device or torch.device("cuda")
     raise ArgumentError("graph mode needs CUDA"
-                        + (f", and not {device}" if torch.cuda.is_available() else ", and there is none here"), None,
+                        + (f", not {device}" if torch.cuda.is_available() else ", which is not available here"), None,
                         'device="cuda", or mode="eager"')
 
 

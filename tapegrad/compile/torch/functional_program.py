@@ -100,8 +100,8 @@ def _refuse(lowered: Lowered, mode: str) -> None:
     if op is not None:
         fn = getattr(getattr(op.fn.fn, "op", None), "fn", None)  # the function of a repeated call, see Again
         torchs = isinstance(fn, Op) and type(fn) is not Op
-        why = "is one call of torch's own, which may wait for numbers on the host" if torchs else \
-            "is computed on the host, from numbers that have to be waited for"
+        why = "is a single call of torch's own, which may wait for numbers on the host" if torchs else \
+            "is computed on the host, from numbers that the host must wait for"
         raise Unfit(f"{lowered.of.name} cannot run in {mode} mode: `{op!r}` {why}", op.where, 'mode="eager"')
 
 

@@ -137,7 +137,7 @@ class Text:
         """Return the number of threads. Raises Unwritten if an iteration has so much work that torch is faster."""
         sizes, work, launches = [1], 0, 0
         if len(self.loop.body.ops) > LONGEST:
-            raise Unwritten("too long a body")
+            raise Unwritten("a loop body that is too long")
         for op in self.loop.body.ops:
             if is_kernel(op):
                 if op.fn.effects.draws:  # type: ignore[attr-defined]
@@ -149,13 +149,13 @@ class Text:
                     by_sums = op.fn.__name__ in MATRIX  # type: ignore[attr-defined]
                     work, launches = work + (size * inner if by_sums else max(size, inner)), launches + 1
         if work > WORTH * max(launches, 1):
-            raise Unwritten("too much for one block")
+            raise Unwritten("too much work for one block")
         return min(WIDEST, -(-max(sizes) // 32) * 32)
 
     def spec(self, x: Any) -> tuple[tuple[int, ...], torch.dtype]:
         """Return the shape and the dtype of a tensor."""
         if not isinstance(x, Operation) or x.spec.type is not torch.Tensor or x.spec.dtype not in TYPES:
-            raise Unwritten("what is no tensor of such numbers")
+            raise Unwritten("a value that is not a tensor of a supported dtype")
         return tuple(x.spec.shape or ()), x.spec.dtype  # type: ignore[return-value]
 
     def pointer(self, x: Input, name: str) -> str:
@@ -179,7 +179,7 @@ class Text:
                 table = torch.tensor(values, dtype=torch.int64 if type(values[0]) is int else torch.float64)
                 self.refs[x] = Ref(f"{self.added(table)}[k]", table.dtype, (), ())
             else:
-                raise Unwritten("steps of several kinds")
+                raise Unwritten("steps of several types")
 
     def added(self, x: torch.Tensor) -> str:
         self.constants.append(x)
@@ -211,7 +211,7 @@ class Text:
         name = op.fn.__name__  # type: ignore[attr-defined]
         if op.fn.inside:  # type: ignore[attr-defined]
             if name not in OURS:
-                raise Unwritten(f"{name}, which nothing looks into")
+                raise Unwritten(f"{name}, whose body is not available")
             name = OURS[name]
         given, options = arguments(op)  # type: ignore[arg-type]
         args = [self.ref(x) for x in given]
@@ -228,7 +228,7 @@ class Text:
             into, name = args[0], name[:-1]
             elsewhere = [x for x in args[1:] if isinstance(x, Ref) and x.place == into.place]
             if op.fn.writes != (0,) or (elsewhere and (name in ADDED or any(x != into for x in elsewhere))):  # type: ignore[attr-defined]
-                raise Unwritten(f"{name}, which reads elsewhere what it writes to")
+                raise Unwritten(f"{name}, which reads other elements of the tensor that it writes to")
         if name in OURS.values() and not any(isinstance(x, Ref) and not x.is_number for x in args) and not options:
             self.refs[op] = self.number(name, args)
             return
@@ -272,11 +272,11 @@ class Text:
             raise Unwritten(name)
         if into is not None and name not in (*COMPARED, *CONVERTED) and any(
                 self.compared([into, x]) is not into.dtype for x in args):
-            raise Unwritten(f"{name} in another type than what it writes to")
+            raise Unwritten(f"{name} in another dtype than the tensor that it writes to")
         condition = {"where": 0, "masked_fill": 1}.get(name)
         out = self.memory(shape, dtype) if into is None else into
         if out.shape != shape:
-            raise Unwritten("a write into another shape")
+            raise Unwritten("a write into a tensor of another shape")
 
         def element(i: str) -> str:
             texts = [self.element(x, shape, i, torch.bool if number == condition else kind)
@@ -293,7 +293,7 @@ class Text:
             return self.spec(op)
         refs, kind = [x for x in args if isinstance(x, Ref)], self.compared(args)
         if {x.dtype for x in refs if not x.is_number} != {kind}:  # NumPy's promotion may differ from torch's
-            raise Unwritten("a tensor beside another type")
+            raise Unwritten("a tensor with an operand of another type")
         return torch.broadcast_shapes(*[x.shape for x in refs]), kind
 
     def compared(self, args: list[Any]) -> torch.dtype:
@@ -353,14 +353,14 @@ class Text:
         """Write the collected results of an iteration."""
         for number, x in enumerate(results, first):
             if not isinstance(x, Ref):
-                raise Unwritten("a number that is collected")
+                raise Unwritten("a number collected in each run of the loop")
             self.copies([(Ref(f"y{number}", x.dtype, x.shape, dense(x.shape), f"k * {x.size}"), x)])
 
     def hand_on(self, carried: Sequence[Ref], results: Sequence[Any]) -> None:
         """Write the carried values of the next iteration; one stored where another is written goes by other memory."""
         pairs = [(to, x) for to, x in zip(carried, results) if x != to]
         if not all(isinstance(x, Ref) and x.shape == to.shape for to, x in pairs):
-            raise Unwritten("a number that is handed on")
+            raise Unwritten("a number carried to the next run of the loop")
         places = {to.place for to in carried}
         for number, (to, x) in enumerate(pairs):
             if x.place in places:
@@ -390,7 +390,7 @@ class Text:
     def call_sum(self, out: Ref, x: Ref, axes: Any = None, keepdim: bool = False, dtype: Any = None,
                  end: str = "s", more: str = "s += {0}") -> None:
         if not x.size:
-            raise Unwritten("a sum of nothing")
+            raise Unwritten("a sum of no elements")
         gone = axes_of(x, None if axes == [] else axes)
         kept = permute(x, [i for i in range(len(x.shape)) if i not in gone] + gone)
         rows = kept.shape[:len(x.shape) - len(gone)]

@@ -48,7 +48,7 @@ class Unwritten(TorchFunctionMode):  # type: ignore[misc]
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
             out = args[0]
         if isinstance(out, DTensor):
-            raise WriteError("it writes to a tensor, which DTensor may lose")
+            raise WriteError("it writes to a tensor in place, and DTensor may lose the write")
         return func(*args, **(kwargs or {}))
 
 
@@ -87,7 +87,7 @@ class Spread(Run):
             if name not in self.told:
                 self.told.add(name)
                 why = str(err) if isinstance(err, WriteError) else f"DTensor raised {type(err).__name__}: {err}"
-                warnings.warn(f"{name} is computed whole in each process, of gathered arguments: {why}"
+                warnings.warn(f"{name} is computed in full by each process, from gathered arguments: {why}"
                               + (f"\n  at {op.where}" if op.where else ""), stacklevel=2)
             return y
 
@@ -158,7 +158,8 @@ class OnMesh(Torch):
         """
         parameters = inspect.signature(f).parameters
         if wrong := placements.keys() - parameters.keys():
-            raise ArgumentError(f"placements= names {', '.join(sorted(wrong))}, no argument of {step.__name__}",
+            raise ArgumentError(f"placements= names {', '.join(sorted(wrong))}, which {step.__name__} does not have as "
+                                "arguments",
                                 user_location(), f"some of {', '.join(parameters)}")
         if argnums is None:
             raise ArgumentError("with mesh=, argnums must name arguments", user_location(), "argnums=0")

@@ -58,7 +58,7 @@ def select(x: Ref, axis: int, index: Any) -> Ref:
     elif isinstance(index, Ref) and index.is_number and index.dtype is torch.int64:
         index = f"({index.base} < 0 ? {index.base} + {x.shape[axis]} : {index.base})"
     else:
-        raise Unwritten("a place that the device computes")
+        raise Unwritten("an index that is computed on the device")
     at = f"{x.offset} + {index} * {x.strides[axis]}"
     return x._replace(shape=without(x.shape, axis), strides=without(x.strides, axis), offset=at)
 
@@ -114,7 +114,7 @@ def expand(x: Ref, shape: Sequence[int]) -> Ref:
 @view
 def view_(x: Ref, shape: Sequence[int]) -> Ref:
     if not x.is_dense:
-        raise Unwritten("a tensor that does not lie row by row")
+        raise Unwritten("a tensor that is not contiguous in C order")
     rest = x.size // max(-math.prod(shape), 1)
     shape = tuple([rest if n == -1 else n for n in shape])
     return x._replace(shape=shape, strides=dense(shape))

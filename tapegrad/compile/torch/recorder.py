@@ -91,16 +91,16 @@ class Calls(TorchDispatchMode):  # type: ignore[misc]
         found = tensors_in(result)
         tagged = _DYNAMIC in func.tags and (func is not torch.ops.aten.index.Tensor or _masked(args[1]))
         if tagged or func in UNTAGGED:
-            self.escape(f"a shape that numbers decide, by {func}")
+            self.escape(f"{func}, whose result has a shape that depends on values")
             self.dynamic = True
         elif not found and result is not None and result != ():
             self.escape(f"{func} of a tensor")
         elif func.namespace not in ("aten", "prims"):
-            self.escape(f"{func}, which is not torch's own")
+            self.escape(f"{func}, which is not a function of torch")
         elif _RANDOM in func.tags and kwargs and kwargs.get("generator") is not None:
-            self.escape(f"{func} draws from a generator that may be another in another call")
+            self.escape(f"{func} draws from a generator that may differ in another call")
         elif any(x.layout is not torch.strided for x in found):
-            self.escape(f"a sparse tensor, by {func}")
+            self.escape(f"a sparse tensor, made by {func}")
         self.seen.append(Seen(func, args, kwargs or {}, result))
         self.made.update([storage_of(x) for x in found if x.layout is torch.strided])
         return result

@@ -138,7 +138,7 @@ def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
     """Return a tape lowered for arguments like the recorded ones; see `Tape.lowered`."""
     best = unfolded(flattened(tape))
     if not all(map(has_value, best.inputs)):
-        raise ArgumentError(f"the tape of {tape.name} has no values, and its calls of torch are found by running it",
+        raise ArgumentError(f"the tape of {tape.name} has no values, which are needed to find its calls of torch",
                             None, "trace it again")
     device = torch.empty(0, device=device).device
     return lower(best, as_tensors([x.val for x in best.inputs[1:]], device), device, loops=loops)[0]

@@ -209,7 +209,8 @@ class Observer:
         """Refuse the call named by `what`, which reads external state; "" is accepted."""
         if what:
             cure = "NumPy's generators, whose draws are recorded: np.random.default_rng(n), np.random.seed(n)"
-            self.refuse(f"it asks {what}", frame, cure if what.startswith("random.") else "")
+            self.refuse(f"it calls {what}, which cannot be recorded", frame,
+                        cure if what.startswith("random.") else "")
 
     def named(self, owner: Any, name: Any, frame: FrameType) -> None:
         """Note an attribute that a function looks up by `getattr` or `hasattr`."""
@@ -249,13 +250,13 @@ class Observer:
 
     def written(self) -> None:
         """Refuse a program that formatted a number: no tape records what it does with the text."""
-        self.refuse("it asks the text of a number")
+        self.refuse("it formats a number as text")
 
     def note_rules(self, tape: Tape) -> None:
         """Note what user-defined rules and hooks read: these values become constants of a compiled tape."""
         for fn in [hooked(op) for op in tape.ops if op.fn is hook]:
             if not is_repeatable(fn):  # recording the sweep calls it again, and compiled code has no side effects
-                self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or keep what it is given")
+                self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or store its argument")
             elif isinstance(fn, FunctionType):
                 self.reads.run_unheard(fn)
         ops = {op.fn for op in tape.ops if type(op.fn) is Op and op.fn is not hook}
@@ -267,7 +268,7 @@ class Observer:
         inputs, self.reads.inputs = self.reads.inputs, set()
         for name, x in named_by(rules):
             if id(x) in inputs:
-                self.reads.watch(x, f"{name} of a rule")
+                self.reads.watch(x, f"{name} in a rule")
         self.reads.inputs = inputs
 
     def result(self) -> tuple[Freshness, str, Location | None]:
@@ -278,7 +279,7 @@ class Observer:
         ran = [code for code in self.heard.values() if code.co_filename not in INTERNAL]
         for part in self.unread:
             if not self.reason and (self.reads.by_name or part.is_read(ran, self.computed)):
-                self.reason, self.where = f"it asks {part.asked}", part.where
+                self.reason, self.where = f"it calls {part.asked}, which cannot be recorded", part.where
         if not self.reason and self.reads.refused:
             self.reason = self.reads.refused
         if not self.reason and (changed := fresh.changed()) is not None:

@@ -169,7 +169,7 @@ class Reads:
         self.ran.add(code)
         self.handed |= handed_names(code)
         if asks_for_modules(code):
-            self.refused = self.refused or "it reads modules that it computes"
+            self.refused = self.refused or "it looks modules up by computed names"
         mentioned, module = names_of(code), scope.get("__name__", "")
         self.library = library_of(module)
         self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
@@ -203,7 +203,7 @@ class Reads:
         for name in (*imported(code, scope), *(modules_asked(code) or ())):
             self.place(sys.modules, name, f"the module {name}")
         if imports_by_name(code, scope) and (not self.library or imports(code)):
-            self.refused = self.refused or "it imports modules by names that it computes"
+            self.refused = self.refused or "it imports modules by computed names"
         for owner, name in chains(code):
             held = original(scope.get(owner))
             if not isinstance(held, ModuleType):
@@ -256,7 +256,7 @@ class Reads:
         if key in self.places or self.refused:
             return
         if len(self.places) >= self.most:
-            self.refused = f"it reads more than {self.most} places besides its arguments"
+            self.refused = f"it reads more than {self.most} values besides its arguments"
             return
         value = original(namespace.get(name, Missing))
         self.places[key] = Place(namespace, name, value, Plain(value), label)  # first: its content may lead back here
@@ -357,8 +357,8 @@ class Reads:
         self.budget -= size
         if self.budget < 0:
             self.refused = self.refused or (
-                f"{label} would have to be compared at each call, {size:,} bytes, which takes as long as to trace "
-                "(what is read-only, .flags.writeable = False, is not compared)")
+                f"{label} has {size:,} bytes, and comparing them at each call takes as long as tracing (a read-only "
+                "array, .flags.writeable = False, is not compared)")
         return self.budget < 0
 
     def follow(self, x: Any, label: str, runs: bool = False) -> None:
@@ -415,7 +415,7 @@ class Reads:
         self.note(typed, self.names & typed.named, label)
         self.places[id(typed), "__mro__"] = Place(typed, "__mro__", order, Plain(order), f"the bases of {label}")
         if isinstance(cls, abc.ABCMeta):
-            self.place(SETTINGS, "abc", "which classes are registered with abstract ones")
+            self.place(SETTINGS, "abc", "the classes registered with abstract base classes")
 
     def held_by(self, fn: FunctionType) -> Held:
         """Return a function's own namespace, with the names that code mentions noted."""

@@ -41,11 +41,11 @@ READERS: tuple[Any, ...] = (getattr, hasattr, vars, dir)
 SILENT: dict[type, str] = {
     contextvars.Context: "a context", weakref.ref: "a weak reference", weakref.finalize: "a weak reference",
     weakref.ProxyType: "a weak reference", weakref.CallableProxyType: "a weak reference",
-    mmap.mmap: "a mapped file", decimal.Context: "a decimal context",
-    ctypes._SimpleCData: "memory of C's", ctypes.Array: "memory of C's", ctypes.Structure: "memory of C's",
-    ctypes._Pointer: "memory of C's",
-    memoryview: "memory of another object's", np.random.BitGenerator: "what random generators draw from",
-    GeneratorType: "a generator that goes on",
+    mmap.mmap: "a memory-mapped file", decimal.Context: "a decimal context",
+    ctypes._SimpleCData: "a ctypes object", ctypes.Array: "a ctypes object", ctypes.Structure: "a ctypes object",
+    ctypes._Pointer: "a ctypes object",
+    memoryview: "a memoryview", np.random.BitGenerator: "a bit generator of random numbers",
+    GeneratorType: "a running generator",
 }
 """Descriptions of objects whose content may change unnoticed and can be read without an observable call, by class
 (subclasses included).
@@ -114,7 +114,7 @@ def is_opaque(x: Any) -> str:
         return ""
     if any(type(part) is FunctionType for base in cls.__mro__ for part in vars(base).values()):
         return ""
-    return f"a {module}.{cls.__name__}, into which nobody can look"
+    return f"a {module}.{cls.__name__}, whose content cannot be read"
 
 
 def is_output(x: Any) -> bool:

@@ -47,7 +47,7 @@ def loud(x: Any) -> str:
         if not _LOUD.isdisjoint(names_of(code)) or any(
                 isinstance(part, _BY_ADDRESS) or isinstance(getattr(part, "__self__", None), tuple(SOURCES))
                 for part in held):
-            return "a function that numba compiles, which may draw, print or call other code"
+            return "a function compiled by numba, which may draw random numbers, print or call other code"
         seen.add(id(fn))
         stack += [part for part in held if type(part) is FunctionType and id(part) not in seen]
     return ""
@@ -81,7 +81,7 @@ def parts_in(x: Any) -> dict[str, Any]:
         return {"func": x.func, "args": x.args, "keywords": x.keywords}
     if type(x) is CACHED:
         kept = [part for found in gc.get_referents(x) for part in (found.values() if type(found) is dict else (found,))]
-        return {f"what it keeps, {at}": part for at, part in enumerate(kept)}
+        return {f"what it stores, {at}": part for at, part in enumerate(kept)}
     if isinstance(x, _WRAPPERS):
         return {name: part for name in ("fget", "fset", "__func__", "func")
                 if (part := getattr(x, name, None)) is not None}

@@ -102,7 +102,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
         if isinstance(value, str) or getattr(dtype_of(value), "kind", "f") in "UO":
             _refuse_text(a)
         if is_sparse(value) and isinstance(getattr(value, "data", None), Traced):
-            raise refused(f"np.{fn.__name__} of a sparse matrix", "it makes an array of objects", "A.toarray()")
+            raise refused(f"np.{fn.__name__} of a sparse matrix", "NumPy makes an array of objects from it",
+                          "A.toarray()")
         if hasattr(type(value), "__array_interface__") and not isinstance(value, (np.ndarray, np.generic)):
             return fn(value, dtype, *args, **kwargs)  # refused elsewhere if it leads to a traced array
         return constant(tracer, fn, value, dtype, *args, **kwargs)
@@ -294,7 +295,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     if kind.kind in "iu":
         return constant(tracer_of((a, b, d)), np.arange, *map(static, (a, b, d)), dtype)
     if kind.kind == "c":
-        raise refused("np.arange between complex numbers", "what it does is not defined", "a + step * np.arange(n)")
+        raise refused("np.arange between complex numbers", "NumPy does not define the result",
+                      "a + step * np.arange(n)")
     n = max(math.ceil((b - a) / d), 0)  # guarded
     kind = kind if dtype is None else np.dtype(dtype)
     y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy computes the step as the difference of the first two

@@ -136,8 +136,8 @@ def qr(a: Array, mode: str = "reduced") -> Any:
     x = as_array(a)
     if mode not in ("reduced", "complete", "r"):
         np.linalg.qr(_ones(x), mode)  # type: ignore[call-overload]  # ValueError, in NumPy's words
-        raise UnknownFunction(f"np.linalg.qr with mode={mode!r} gives the reflectors, of which tapegrad knows no "
-                              "derivative", user_location(), "mode='reduced', 'complete' or 'r'")
+        raise UnknownFunction(f"np.linalg.qr with mode={mode!r} returns Householder reflectors, for which tapegrad has "
+                              "no derivative", user_location(), "mode='reduced', 'complete' or 'r'")
     return ops.qr(x, **({} if mode == "reduced" else {"mode": mode}))
 
 

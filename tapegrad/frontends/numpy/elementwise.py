@@ -81,7 +81,8 @@ def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: 
     numbers.
     """
     if out is None or len(out) > 1 or out[0] is None:
-        raise refused(f"np.{ufunc.__name__} with where=, and without out=,", "what where= leaves out is undefined",
+        raise refused(f"np.{ufunc.__name__} with where=, and without out=,",
+                      "elements where `where=` is False are undefined",
                       "out=np.zeros_like(x)")
     shape = shape_of(out[0])
     mask = ops.broadcast_to(as_array(where), shape)
@@ -226,7 +227,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     y = as_array(x)
     if traced and ops.is_complex(y):
         raise refused("np.nan_to_num of complex numbers with traced ones",
-                      "real and imaginary parts are replaced apart", "each part by itself")
+                      "real and imaginary parts are replaced separately",
+                      "apply it to the real and imaginary parts separately")
     if not copy and not isinstance(plain(y), np.ndarray):
         np.nan_to_num(plain(y), copy=False)  # ValueError, in NumPy's words
     for to in traced.values():

@@ -55,8 +55,8 @@ def _raising(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_calls(values: Any) -> None:
     if any(value in ("call", "log") for value in values if type(value) is str):
-        raise refused("np.errstate or np.seterr that calls a function of the program's", "a replay would not call it",
-                      "np.isfinite of the result, or np.errstate(...='raise') and try")
+        raise refused("np.errstate or np.seterr with a callback", "a replay would not call it",
+                      "test the result with np.isfinite, or use np.errstate(...='raise') with try")
 
 
 @constructs(np.seterr)
@@ -71,5 +71,5 @@ def seterr(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
 
 @constructs(np.geterr)
 def geterr(tracer: Any, fn: Callable[..., Any]) -> Any:
-    unrepeatable("it asks np.geterr")
+    unrepeatable("it reads np.geterr(), whose value is not recorded")
     return told(fn())

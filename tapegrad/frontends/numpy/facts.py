@@ -131,7 +131,7 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     if (isinstance(cls, _class) and issubclass(cls, np.ndarray) and isinstance(plain(a), np.ndarray)
         and (dtype is None or dtype is cls)):
         return of_class(a[...], cls, a)
-    raise refused("x.view with a dtype", "it reads the bytes of numbers as other numbers",
+    raise refused("x.view with a dtype", "it reinterprets the bytes of numbers as another dtype",
                   "x.astype(dtype), or x.real, x.imag, a + 1j * b")
 
 
@@ -141,7 +141,7 @@ _class = type
 @means(np.ndarray.setflags, constant=True)
 def setflags(a: Any, write: Any = None, align: Any = None, uic: Any = None) -> None:
     if write is None or write or align is not None or uic is not None or any(x is a for x in a._tracer.inputs):
-        raise refused("x.setflags", "it changes the array itself, and not its numbers", "a new array: x.copy()")
+        raise refused("x.setflags", "it changes a flag of the array in place", "make a new array: x.copy()")
     storage = views.place(a).storage
     storage.held = "an array that shares memory with this one was made read-only, by x.setflags(write=False)"
     storage.shared = True
@@ -181,8 +181,8 @@ def _overlaps(fn: Callable[..., Any]) -> Any:
         given = [plain(op.val) for op in tracer_of(arrays).tape.inputs if isinstance(plain(op.val), np.ndarray)]
         inputs = [x for x in given if any(np.may_share_memory(x, plain(y)) for y in arrays)]
         if plainly and inputs:
-            raise refused(f"np.{fn.__name__} of an argument and an array of the program's",
-                          "it differs from call to call", "pass both as arguments")
+            raise refused(f"np.{fn.__name__} of an argument and an array from outside the function",
+                          "whether they share memory may differ from call to call", "pass both as arguments")
         arrays[0]._tracer.guard_apart()
         arrays[0]._tracer.guard_layout()
         return bool(fn(plain(a), plain(b), max_work))

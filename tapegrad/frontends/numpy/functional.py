@@ -180,7 +180,7 @@ def _with_signature(self: Any, call: Callable[[Any], Any], xs: list[Any]) -> Any
     results = [call([x[place] for x in wide]) for place in np.ndindex(*shape)]
     if not results:
         raise refused("np.vectorize with a signature", "it was called on no elements",
-                      "return early where there are none")
+                      "return early for empty arrays")
     types = self.otypes or [None] * len(outputs)
     if len(outputs) == 1:
         return _gathered(results, shape, types[0])

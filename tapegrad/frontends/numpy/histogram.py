@@ -44,7 +44,7 @@ def _ends(x: Array, range: Any) -> tuple[Any, Any]:
 def _edges(x: Array, bins: Any, range: Any, name: str = "`bins`") -> Any:
     """Return the edges of the bins."""
     if isinstance(bins, str):
-        raise refused(f"bins={bins!r}", "it chooses their number by the values",
+        raise refused(f"bins={bins!r}", "the number of bins depends on the values",
                       "bins=len(np.histogram_bin_edges(tg.value(x), ...)) - 1")
     if rank(bins) > 1:
         raise ValueError(f"{name} must be 1d, when an array")

@@ -109,7 +109,7 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None, *, subok: b
                         writeable: bool = False) -> Any:
     if writeable:
         raise refused("sliding_window_view with writeable=True",
-                      "its windows share memory on a way that no tape describes", "writes into x itself")
+                      "its windows overlap in memory, and such writes cannot be recorded", "write into x itself")
     base, sizes = as_array(x), static(window_shape)
     y = base
     # ValueError, in NumPy's words

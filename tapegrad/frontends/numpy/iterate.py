@@ -36,8 +36,8 @@ def nditer(
     if args or options or any(x is None for x in given) or not _FLAGS.issuperset(flags):
         raise refused(
             "np.nditer with buffers, chunks, axes or operands of its own",
-            "what it hands out there is no part of its operands",
-            "np.nditer without these, or a loop over np.ndindex(x.shape)",
+            "the arrays that it yields are not parts of its operands",
+            "np.nditer without these options, or a loop over np.ndindex(x.shape)",
         )
     return Elements([as_array(x) for x in given], list(flags), op_flags, order, several)
 

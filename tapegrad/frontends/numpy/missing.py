@@ -48,7 +48,8 @@ def nanquantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, o
     if kind_of(as_array(a)) not in "fc":
         return quantile(a, q, axis, method=method, keepdims=keepdims, weights=weights)
     if method != "linear" or weights is not None:
-        raise refused("a quantile with weights, or a method but 'linear',", "it is not known for traced arrays",
+        raise refused("a quantile with weights, or a method other than 'linear',",
+                      "it is not supported for traced arrays",
                       "method='linear'")
     parts = _plain(q)
     if not np.all((parts >= 0) & (parts <= 1)):

@@ -29,12 +29,12 @@ leave(*named("""
       why="takes shapes and counts, and returns plain values")
 leave(*named("datetime_data dtype finfo iinfo isdtype issubdtype mintypecode promote_types typename"),
       why="takes dtypes")
-leave(*named("broadcast nested_iters"), why="C code that iterates over plain arrays: a traced one raises")
+leave(*named("broadcast nested_iters"), why="C code that iterates over plain arrays: a traced array raises")
 leave(*named("frompyfunc"), why="makes a ufunc of a Python function, which is called for each number")
-leave(*named("matrix recarray record busdaycalendar flatiter ndarray"), why="a class of which no traced value is")
+leave(*named("matrix recarray record busdaycalendar flatiter ndarray"), why="a class that no traced value belongs to")
 leave(*[value for value in vars(np).values() if isinstance(value, type) and issubclass(value, np.generic)
         and value is not np.record],
-      why="a type of numbers, which asks for a plain one: a traced one raises, or is guarded")
+      why="a type of numbers, which needs a plain number: a traced one raises, or is guarded")
 leave(np.linalg.LinAlgError, why="an exception")
 
 # Python code of NumPy's own that calls only functions implemented in ops: it runs as it is, with its global names

@@ -77,7 +77,8 @@ def drawn(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
 
 
 def _unknown(method: str) -> UnknownFunction:
-    return UnknownFunction(f"{method}, drawn with a traced parameter, has no known derivative", user_location(),
+    return UnknownFunction(f"a draw from {method} with a traced parameter has no derivative in tapegrad",
+                           user_location(),
                            "compute it from a standard draw, or draw with tg.value(parameter)")
 
 
@@ -118,7 +119,7 @@ def _arranged(tracer: Any, source: Any, method: str, x: Any, *args: Any, axis: i
                              {"method": method, **{k: static(v) for k, v in kwargs.items()}})
     axis = static(axis)
     if method == "permuted" or args or kwargs:
-        raise UnknownFunction(f"{method} of a traced array with these arguments is not known", user_location(),
+        raise UnknownFunction(f"{method} of a traced array with these arguments is not supported", user_location(),
                               "x[rng.permutation(len(x))]")
     y = ops.take(x, tracer.record(ops.draw, (source, shape_of(x)[axis]), {"method": "permutation"}), axis=axis)
     if method != "shuffle":

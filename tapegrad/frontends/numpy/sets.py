@@ -21,7 +21,7 @@ from tapegrad.rules.registry import means, refused
 def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
            axis: Any = None, *, equal_nan: bool = True, sorted: bool = True) -> Any:
     if not sorted:
-        raise refused("np.unique(x, sorted=False)", "the values then stand in the order of a hash table",
+        raise refused("np.unique(x, sorted=False)", "the values are then in hash table order",
                       "np.unique(x), in ascending order")
     x, axis = as_array(ar), static(axis)
     places, inverse, counts = ops.unique(x, **({} if axis is None else {"axis": axis}),

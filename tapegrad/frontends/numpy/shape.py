@@ -92,7 +92,7 @@ def size(a: Any, axis: Any = None) -> int:
 def in_fortran_order(order: str | None) -> bool:
     """Return whether the first axis runs fastest; refuse an order that depends on the memory layout."""
     if order not in ("C", "F", None):
-        raise UnknownFunction(f"order={order!r} depends on the memory layout, which a tape does not keep",
+        raise UnknownFunction(f"order={order!r} depends on the memory layout, which is not recorded",
                               user_location(), "order='C' or order='F'")
     return order == "F"
 
@@ -271,7 +271,7 @@ def pad(array: Array, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> 
     if mode == "constant":
         return _pad_constant(x, widths, **kwargs)
     if mode not in ("edge", "reflect", "symmetric", "wrap") or kwargs.pop("reflect_type", "even") != "even":
-        raise UnknownFunction(f"tapegrad knows no np.pad with mode={mode!r} and these keywords", user_location(),
+        raise UnknownFunction(f"np.pad with mode={mode!r} and these keywords is not supported", user_location(),
                               "mode 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
     for axis, width in enumerate(widths):
         if width != (0, 0):  # np.pad of an array of positions shows which element goes where

@@ -27,12 +27,12 @@ def _flat(a: Array, axis: Any) -> tuple[Any, int]:
 
 
 def _unknown(what: str, try_: str) -> UnknownFunction:
-    return UnknownFunction(f"{what} is not known for traced arrays", user_location(), try_)
+    return UnknownFunction(f"{what} is not supported for traced arrays", user_location(), try_)
 
 
 def _no_fields(order: Any) -> None:
     if order is not None:
-        raise _unknown("order=, which names fields,", "sort by one array: x[np.argsort(key)]")
+        raise _unknown("order=, which names fields,", "sort by an array of keys: x[np.argsort(key)]")
 
 
 # -- sorting
@@ -101,7 +101,7 @@ def median(a: Array, axis: Axis = None, out: Array | None = None, overwrite_inpu
 def quantile(a: Array, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: Any = False, *, weights: Any = None) -> Any:
     if method != "linear" or weights is not None:
-        raise _unknown("a quantile with weights, or a method but 'linear',", "method='linear'")
+        raise _unknown("a quantile with weights, or a method other than 'linear',", "method='linear'")
     x, kept = joined_axes(a, axis)
     if kind_of(x) == "c":
         raise TypeError("a must be an array of real numbers")
@@ -130,7 +130,7 @@ def percent(q: Any) -> Any:
 def _plain(q: Array) -> Any:
     q = option(q)
     if any(isinstance(leaf, Traced) for leaf in leaves_of(q)):
-        raise _unknown("a quantile at a traced q", "tg.value(q), which drops the gradient by q on purpose")
+        raise _unknown("a quantile at a traced q", "tg.value(q), which drops the gradient with respect to q on purpose")
     return np.asarray(q)
 
 

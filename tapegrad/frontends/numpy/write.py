@@ -46,8 +46,8 @@ def array(x: Array) -> Any:
     raise.
     """
     if isinstance(plain(owned(x)), (int, float, complex, np.generic)):
-        raise MutationError(f"a number, of type {type(plain(x)).__name__}, is written to by a function for arrays",
-                            user_location(), "an array: np.array(x)")
+        raise MutationError(f"a function that writes to arrays got a number, of type {type(plain(x)).__name__}",
+                            user_location(), "pass an array: np.array(x)")
     return x
 
 
@@ -92,7 +92,7 @@ def into(out: Any, result: Any, fn: Callable[..., Any], given: Any) -> Any:
             views.check_apart(out, *leaves_of(given[0]))
         if not whole and not _fills(holder, found, written):
             raise refused(f"{fn.__name__} into an array of shape {holder.shape}",
-                          f"the result, of shape {found.shape}, fills a part of it", "out[...] = for that part")
+                          f"the result, of shape {found.shape}, fills only a part of it", "out[...] = for that part")
     writes.replace(out, result)
     return out
 
@@ -270,17 +270,18 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
 def add_at(ufunc: Any, a: Any, indices: Any, b: Any = None) -> None:
     """Apply `ufunc.at`, which is unbuffered: an index that occurs twice is added to twice."""
     if not is_writable(plain(array(a))):
-        raise refused(f"{ufunc.__name__}.at of an array that may only be read",
-                      "NumPy writes to it all the same, where the others would see it",
-                      "a copy of it")
+        raise refused(f"{ufunc.__name__}.at of a read-only array",
+                      "NumPy writes to its memory all the same, and arrays that share it would see that",
+                      "write to a copy")
     if ufunc.__name__ not in ("add", "subtract"):
         return _apply_at(ufunc, a, index_parts(indices), b)
     piece = as_array(b)
     added = ops.assemble(array(a), [piece if ufunc.__name__ == "add" else ops.negative(piece)], [index_parts(indices)])
     total = ops.add(a, added)
     if not np.can_cast(dtype_of(total), dtype_of(a), "same_kind"):
-        raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}", "NumPy rounds each sum",
-                      "an array of floats to add to")
+        raise refused(f"{ufunc.__name__}.at of {dtype_of(total)} into {dtype_of(a)}",
+                      "NumPy rounds each intermediate sum",
+                      "add to an array of floats")
     writes.replace(a, total)
 
 
@@ -304,8 +305,9 @@ def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> No
         given = (a[where],) if b is None else (a[where], ops.take(operand, chosen, axis=0))
         result = FOREIGN[ufunc](*given)
         if not np.can_cast(dtype_of(result), dtype_of(a), "same_kind"):
-            raise refused(f"{ufunc.__name__}.at of {dtype_of(result)} into {dtype_of(a)}", "NumPy rounds each result",
-                          "an array of floats")
+            raise refused(f"{ufunc.__name__}.at of {dtype_of(result)} into {dtype_of(a)}",
+                          "NumPy rounds each intermediate result",
+                          "use an array of floats")
         setitem(a, where, result)
 
 

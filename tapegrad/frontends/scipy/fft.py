@@ -82,7 +82,7 @@ for _name, _axes in (("hfftn", None), ("hfft2", (-2, -1))):
 def _along(op: Op, inverse: bool, x: Any, type: Any, n: Any, axis: Any, norm: Any, orthogonalize: Any) -> Any:
     """Transform along one axis: the inverse is the transpose with the inverse scaling."""
     if orthogonalize is not None and orthogonalize is not (norm == "ortho"):
-        raise UnknownFunction(f"tapegrad knows no {op.__name__} with norm={norm!r}, orthogonalize={orthogonalize}",
+        raise UnknownFunction(f"{op.__name__} with norm={norm!r}, orthogonalize={orthogonalize} is not supported",
                               user_location(), "orthogonalize=None")
     x, type, axis = as_array(x), static(type), static(axis)
     if norm not in INVERSE or type not in TRANSPOSED:

@@ -121,9 +121,10 @@ def quad(*args: Any, **kwargs: Any) -> Any:
     given = _bound(si.quad, args, kwargs)
     for name in ("full_output", "weight", "complex_func"):
         if given.get(name):
-            raise refused(f"quad with {name}", "of it only the integral of a real function and its error are on a tape",
-                          f"a call without {name}, with the weight, or the real and the imaginary part, in the "
-                          "integrand")
+            raise refused(f"quad with {name}", "only the integral of a real function and its error estimate can be "
+                                               "recorded",
+                          f"call it without {name}; put the weight into the integrand, or integrate real and imaginary "
+                          "parts separately")
     return _QUAD(given)
 
 
@@ -149,8 +150,8 @@ def _with_error(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of a call by name; refuse `full_output`."""
     given = _bound(fn, args, kwargs)
     if given.get("full_output"):
-        raise refused(f"{fn.__name__} with full_output", "of it only the integral and its error are on a tape",
-                      "a call without full_output")
+        raise refused(f"{fn.__name__} with full_output", "only the integral and its error estimate can be recorded",
+                      "call it without full_output")
     return given
 
 
@@ -238,8 +239,8 @@ _BVP = Solver("solve_bvp", _collocated, _equations, adjoint=_adjoint)
 def solve_bvp(*args: Any, **kwargs: Any) -> Any:
     given = _bound(si.solve_bvp, args, kwargs)
     if given.get("S") is not None:
-        raise refused("solve_bvp with a singular term", "its equations are not written here",
-                      "the equation from a little beyond the singular point")
+        raise refused("solve_bvp with a singular term", "its derivative is not implemented",
+                      "start the equation a little beyond the singular point")
     for name in ("x", "y", "p"):  # initial guesses have no gradient
         given[name] = None if given.get(name) is None else ops.stop_gradient(as_array(given[name]))
     y, p, mesh = _parts(_BVP(given), given)
@@ -249,5 +250,5 @@ def solve_bvp(*args: Any, **kwargs: Any) -> Any:
                  yp=slopes, success=True)
 
 
-refuse(si.nsum, why="the derivative of the formula by which it integrates to infinity is nan",
-       try_="the sum of so many terms, f(np.arange(1, n))", derivative=True)
+refuse(si.nsum, why="the derivative of its formula for the integral to infinity is nan",
+       try_="sum enough terms, f(np.arange(1, n)).sum()", derivative=True)

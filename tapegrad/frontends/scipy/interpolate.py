@@ -62,8 +62,8 @@ def _within(y: Any, x: Any, low: Any, high: Any, extrapolate: Any) -> Any:
 def call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
     """Return a piecewise polynomial at points, with the axes and periods of `_PPolyBase.__call__`."""
     if self.x[-1] < self.x[0]:
-        raise refused(f"{type(self).__name__.lstrip('_')} of falling breakpoints",
-                      "where its intervals begin is not known here", "the same, turned round")
+        raise refused(f"{type(self).__name__.lstrip('_')} of decreasing breakpoints",
+                      "only increasing breakpoints are supported", "reverse the breakpoints and coefficients")
     extrapolate, x, (low, high) = (self.extrapolate if extrapolate is None else extrapolate, as_array(x),
                                    (self.x[0], self.x[-1]))
     at = np.ravel(x)
@@ -113,8 +113,8 @@ def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     if extrapolate == "periodic":
         raise refused("the integral of a periodic piecewise polynomial",
-                      "how many periods it goes through depends on values",
-                      "its antiderivative over one period")
+                      "the number of periods in the interval depends on values",
+                      "integrate over one period with its antiderivative")
     whole = self.antiderivative()
     return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
 
@@ -163,7 +163,7 @@ def _solve(kl: int, ku: int, ab: Any, b: Any, **_overwrite: Any) -> tuple[Any, A
 
 
 def _periodic(*args: Any, **kwargs: Any) -> Any:
-    raise refused("make_interp_spline of a period", "its matrix goes round, and has no rule here",
+    raise refused("make_interp_spline with bc_type='periodic'", "its matrix is cyclic, and has no derivative rule",
                   "CubicSpline(x, y, bc_type='periodic')")
 
 
@@ -177,7 +177,7 @@ _compiled = SimpleNamespace(evaluate_spline=lambda *args: _written(*args), _colo
 def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
     t, c, k = tck
     if full_output:
-        raise UnknownFunction("tapegrad knows no splint with full_output", user_location(), "full_output=0")
+        raise UnknownFunction("splint with full_output is not supported", user_location(), "full_output=0")
     whole = si.BSpline(t, c[:len(t) - k - 1], k).antiderivative()
     low, high = t[k], t[len(t) - k - 1]
     return whole(np.clip(b, low, high)) - whole(np.clip(a, low, high))
@@ -220,7 +220,7 @@ def splrep(x: Any, y: Any, w: Any = None, xb: Any = None, xe: Any = None, k: int
     x = as_array(x)
     simple = task in (0, -1) and not full_output and not per and k % 2 and xb in (None, x[0]) and xe in (None, x[-1])
     if not simple or (t is None and (s is not None or w is not None) and s != 0):
-        raise refused("splrep that smooths", "FITPACK chooses the knots by values",
+        raise refused("splrep with smoothing", "FITPACK chooses the knots depending on values",
                       "splrep(x, y, s=0), make_smoothing_spline(x, y, lam=...)")
     if t is None:
         made = si.make_interp_spline(x, y, k)
@@ -245,7 +245,7 @@ def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
 def smoothing(self: Any, x: Any, y: Any, w: Any = None, bbox: Any = (None, None), k: int = 3, s: Any = None,
               ext: Any = 0, check_finite: bool = False) -> None:
     if s != 0:
-        raise refused(f"{type(self).__name__} that smooths", "FITPACK chooses the knots by values",
+        raise refused(f"{type(self).__name__} with smoothing", "FITPACK chooses the knots depending on values",
                       "UnivariateSpline(x, y, s=0), make_smoothing_spline(x, y, lam=...)")
     _fitted(self, splrep(x, y, w, *bbox, k=k, s=0), ext)
 
@@ -278,11 +278,11 @@ def _fixed(x: Any, what: str, why: str, cure: str) -> Any:
 @means(si.make_smoothing_spline)
 def make_smoothing_spline(x: Any, y: Any, w: Any = None, lam: Any = None, *, axis: int = 0) -> Any:
     if lam is None:
-        raise refused("make_smoothing_spline without lam", "it is chosen by values",
+        raise refused("make_smoothing_spline without lam", "lam is then chosen depending on values",
                       "make_smoothing_spline(x, y, lam=...)")
     y, x, w, lam = np.moveaxis(as_array(y), axis, 0), *[
-        _fixed(part, "make_smoothing_spline but by the data", "its matrices are made by compiled code", "its gradient "
-               "by y; scipy.interpolate.make_lsq_spline") for part in (x, w, lam)]
+        _fixed(part, "make_smoothing_spline differentiated by x, w or lam", "its matrices are made by compiled code",
+               "differentiate by y only; or scipy.interpolate.make_lsq_spline") for part in (x, w, lam)]
     # column by column: before SciPy 1.16 it takes one column only
     made = [si.make_smoothing_spline(x, unit, w, lam) for unit in plain(np.eye(len(y)))]
     return si.BSpline.construct_fast(made[0].t, np.tensordot(np.stack([one.c for one in made], axis=1), y, 1),
@@ -297,10 +297,11 @@ def griddata(points: Any, values: Any, xi: Any, method: str = "linear", fill_val
              rescale: bool = False) -> Any:
     """Interpolate between scattered points; the result is linear in the values."""
     if method == "cubic":
-        raise refused("griddata with method='cubic'", "slopes are found by iterations, until they change little",
+        raise refused("griddata with method='cubic'", "slopes are found by an iteration that is not recorded",
                       "method='linear'")
-    values, (points, xi) = as_array(values), _fixed((points, xi), "griddata by its points", "they are searched in "
-                                                    "compiled code", "RegularGridInterpolator; griddata by its values")
+    values, (points, xi) = as_array(values), _fixed((points, xi), "griddata differentiated by its points",
+                                                    "the search for points is in compiled code",
+                                                    "RegularGridInterpolator; or differentiate griddata by its values")
     weights = si.griddata(points, plain(np.eye(len(values))), xi, method=method, rescale=rescale)
     outside = np.isnan(weights).any(axis=-1)
     y = np.tensordot(np.where(outside[..., None], 0.0, weights), values, 1)

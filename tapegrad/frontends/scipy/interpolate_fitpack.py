@@ -82,7 +82,7 @@ def _linear(fit: Callable[[Any], tuple[Any, ...]], data: Any, place: int) -> tup
     found[place] = np.array(found[place])
     matrix = np.stack([fit(unit)[place] - zero for unit in np.eye(shape_of(data)[0])], axis=1)
     if not np.allclose(matrix @ np.array(plain(data), float) + zero, found[place], 1e-8, 1e-8):
-        raise refused("a fit by FITPACK", "its coefficients are not linear in the data", "a fit with given knots, s=0")
+        raise refused("a fit by FITPACK", "its coefficients are not linear in the data", "fit with given knots, s=0")
     found[place] = matrix @ data + zero
     return tuple(found)
 
@@ -106,26 +106,27 @@ def grid(x: Any, y: Any, z: Any, xb: Any, xe: Any, yb: Any, ye: Any, kx: int, ky
               for axis in (0, 1)]
     made = np.ravel(across[0] @ np.reshape(values, shape) @ across[1].T)
     if not np.allclose(plain(made), c[:mx * my], 1e-8, 1e-8):
-        raise refused("RectBivariateSpline", "its coefficients are not linear in the data", "s=0, and fewer numbers")
+        raise refused("RectBivariateSpline", "its coefficients are not linear in the data", "s=0, and fewer points")
     return nx, tx, ny, ty, made, fp, ier
 
 
 def _exact(name: str, s: Any) -> None:
     if s != 0:
-        raise refused(f"{name} that smooths", "FITPACK chooses the knots by values", "s=0, or given knots")
+        raise refused(f"{name} with smoothing", "FITPACK chooses the knots depending on values", "s=0, or given knots")
 
 
 def _known(x: Any) -> Any:
     if isinstance(x := as_array(x), Traced):
-        raise refused("a surface by the places of its data", "FITPACK makes the knots of them",
-                      "the surface by its values, or RegularGridInterpolator")
+        raise refused("a surface differentiated by the positions of its data", "FITPACK computes the knots from them",
+                      "differentiate by its values, or use RegularGridInterpolator")
     return x
 
 
 def scattered(x: Any, y: Any, z: Any, *rest: Any, **options: Any) -> Any:
     x, y = _known(x), _known(y)
     if any(isinstance(part, Traced) and not part._tracer.independent(peek(part)) for part in rest):
-        raise refused("LSQBivariateSpline by its knots or weights", "FITPACK reads them", "the surface by its values")
+        raise refused("LSQBivariateSpline differentiated by its knots or weights",
+                      "FITPACK reads them in compiled code", "differentiate by its values")
     rest = tuple(np.array(plain(part)) if np.ndim(plain(part)) else part for part in rest)  # FITPACK overwrites knots
     return _linear(lambda data: _fitting("surfit_lsq")(x, y, data, *_copied(rest), **options), z, 2)
 
@@ -140,7 +141,7 @@ def on_sphere(theta: Any, phi: Any, r: Any, *rest: Any, **options: Any) -> Any:
 
 
 def _smoothed(*args: Any, **kwargs: Any) -> Any:
-    raise refused("a surface that is smoothed", "FITPACK chooses the knots by values",
+    raise refused("a surface with smoothing", "FITPACK chooses the knots depending on values",
                   "LSQBivariateSpline, with given knots; RBFInterpolator")
 
 

@@ -25,7 +25,7 @@ from tapegrad.rules.registry import AS_WRITTEN, leave, means, refuse, register
 
 def unknown(what: str, try_: str) -> UnknownFunction:
     """Return the error for an unknown option, with an alternative."""
-    return UnknownFunction(f"tapegrad knows no {what}", user_location(), try_)
+    return UnknownFunction(f"tapegrad does not support {what}", user_location(), try_)
 
 
 # -- systems of equations. An assumed structure decides which elements are read; the others get no gradient.
@@ -82,7 +82,8 @@ def cho_solve(c_and_lower: Any, b: Array, overwrite_b: bool = False, check_finit
 def lu_factor(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     x = as_array(a)
     if len(shape_of(x)) != 2 or len(set(shape_of(x))) != 1:
-        raise unknown("LU factors of a stack, or of a matrix that is not square,", "one square matrix at a time")
+        raise unknown("LU factors of a stack, or of a matrix that is not square,",
+                      "call it with one square matrix at a time")
     return ops.lu_factor(x)
 
 
@@ -184,7 +185,7 @@ def fractional_matrix_power(A: Array, t: Array) -> Any:
 @means(sl.signm)
 def signm(A: Array, *disp: Any, **kwargs: Any) -> Any:
     if disp or kwargs:
-        raise unknown("signm with disp", "a call without it")
+        raise unknown("signm with disp", "call it without disp")
     return _SIGN(as_array(A))
 
 
@@ -229,7 +230,8 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
          type: int = 1, check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None,
          driver: Any = None) -> Any:
     if b is not None or subset_by_index is not None or subset_by_value is not None:
-        raise unknown("generalized eigenvalues, or a subset of them,", "all eigenvalues of inv(b) @ a, and an index")
+        raise unknown("generalized eigenvalues, or a subset of them,",
+                      "compute all eigenvalues of inv(b) @ a, and index the result")
     eigen: Any = np.linalg.eigvalsh if eigvals_only else np.linalg.eigh
     y = eigen(as_array(a), "L" if lower else "U")
     return y if eigvals_only else tuple(y)
@@ -244,7 +246,7 @@ def eigvalsh(a: Any, b: Any = None, **how: Any) -> Any:
 def eig(a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False,
         overwrite_b: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False) -> Any:
     if b is not None or left or homogeneous_eigvals:
-        raise unknown("generalized eigenvalues, or eigenvectors from the left,", "those of inv(b) @ a, or of a.T")
+        raise unknown("generalized eigenvalues, or left eigenvectors,", "use the eigenvalues of inv(b) @ a, or of a.T")
     if not right:
         return _complex(np.linalg.eigvals(as_array(a)))
     w, v = np.linalg.eig(as_array(a))
@@ -278,7 +280,8 @@ def rq(a: Array, overwrite_a: bool = False, lwork: Any = None, mode: str = "full
     a = as_array(a)
     if len(shape_of(a)) != 2 or mode not in ("full", "r", "economic") or (
             shape_of(a)[0] != shape_of(a)[1] and mode != "economic") or shape_of(a)[0] > shape_of(a)[1]:
-        raise unknown(f"rq of a matrix of shape {shape_of(a)} with mode={mode!r}", "a square one, or mode='economic'")
+        raise unknown(f"rq of a matrix of shape {shape_of(a)} with mode={mode!r}",
+                      "a square matrix, or mode='economic'")
     q, r = ops.qr(adjoint(ops.flip(a, axis=0)))
     q, r = ops.flip(adjoint(q), axis=0), ops.flip(adjoint(r))
     known = np.diagonal(ops.stop_gradient(value_by("scipy.linalg.rq", r, a, part=0,
@@ -355,7 +358,7 @@ def block_diag(*arrs: Any) -> Any:
     blocks, parts, m, n = [np.atleast_2d(as_array(x)) for x in arrs], [], 0, 0
     for x in blocks:
         if len(shape_of(x)) != 2:
-            raise unknown("block_diag of stacks", "matrices, one call for each")
+            raise unknown("block_diag of stacks", "call it once for each matrix")
         rows, columns = shape_of(x)
         parts += [x, slice(m, m + rows), slice(n, n + columns)]
         m, n = m + rows, n + columns
@@ -396,14 +399,15 @@ _IN_PYTHON = """cdf2rdf companion convolution_matrix diagsvd expm_cond expm_frec
     solve_discrete_lyapunov subspace_angles"""
 AS_WRITTEN.update(getattr(sl, name) for name in _IN_PYTHON.split() if hasattr(sl, name))
 
-_FACTORS = "no rule is known here of these factors"
+_FACTORS = "these factors have no derivative rule"
 for _names, _why, _try in (
         ("schur rsf2csf hessenberg qz ordqz ldl cossin", _FACTORS, "qr, lu, eig, svd or cholesky"),
-        ("qr_delete qr_insert qr_update", _FACTORS, "qr of the matrix that is meant"),
-        ("funm", "SciPy makes it of Schur's form", "expm, logm, sqrtm or another function of that kind, or eig"),
-        ("matrix_balance", "it scales by powers of two, which it chooses", "the matrix as it is"),
-        ("clarkson_woodruff_transform", "it draws a matrix, and writes in place",
-         "a product with a matrix of your own")):
+        ("qr_delete qr_insert qr_update", _FACTORS, "qr of the updated matrix"),
+        ("funm", "SciPy computes it from the Schur form", "expm, logm, sqrtm or a similar function, or eig"),
+        ("matrix_balance", "it chooses powers of two to scale by, depending on values",
+         "use the matrix without balancing"),
+        ("clarkson_woodruff_transform", "it draws a random matrix, and writes in place",
+         "multiply by a matrix that you draw yourself")):
     refuse(*(getattr(sl, name) for name in _names.split() if hasattr(sl, name)), why=_why, try_=_try, derivative=True)
 
 leave(sl.dft, sl.hadamard, sl.helmert, sl.hilbert, sl.invhilbert, sl.invpascal, sl.pascal,

@@ -107,8 +107,8 @@ _EIGVALS_BANDED = sl.eigvals_banded
 def eigvals_banded(a_band: Any, lower: bool = False, overwrite_a_band: bool = False, select: str = "a",
                    select_range: Any = None, check_finite: bool = True) -> Any:
     if select != "a":
-        raise UnknownFunction("tapegrad knows no subset of the eigenvalues of a banded matrix", user_location(),
-                              "all of them, and an index")
+        raise UnknownFunction("a subset of the eigenvalues of a banded matrix is not supported", user_location(),
+                              "compute all of them, and index the result")
     # constants of the program, such as the nodes of a quadrature, which SciPy caches
     if isinstance(a_band, Traced) and a_band._tracer.independent(peek(a_band)):
         return _EIGVALS_BANDED(np.array(a_band), lower)
@@ -124,8 +124,8 @@ def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = 
 
 def _eigenvectors(only: bool, call: str) -> None:
     if not only:
-        raise UnknownFunction("tapegrad knows no eigenvectors of a banded matrix", user_location(),
-                              f"{call}, or numpy.linalg.eigh of the matrix in full")
+        raise UnknownFunction("eigenvectors of a banded matrix are not supported", user_location(),
+                              f"{call}, or numpy.linalg.eigh of the full matrix")
 
 
 @means(sl.eig_banded)

@@ -111,9 +111,9 @@ def _filtered(input: Array, weights: Array, output: Array, mode: Any, cval: Any,
     if axes is not None:  # the weights get length 1 along the other axes
         chosen = _axes(axes, ndim)
         if chosen != sorted(chosen) or len(shape_of(weights)) != len(chosen):
-            raise UnknownFunction(f"tapegrad knows no filter along the axes {axes}, of weights in "
-                                  f"{len(shape_of(weights))} dimensions",
-                                  user_location(), "axes in their order, one for each dimension of the weights")
+            raise UnknownFunction(f"a filter along the axes {axes} with weights of {len(shape_of(weights))} dimensions "
+                                  "is not supported",
+                                  user_location(), "pass increasing axes, one for each dimension of the weights")
         at = dict(zip(chosen, zip(shape_of(weights), _several(origin, len(chosen)))))
         weights = ops.reshape(weights, tuple(at[i][0] if i in at else 1 for i in range(ndim)))
         origin = tuple(static(at[i][1]) if i in at else 0 for i in range(ndim))

@@ -52,8 +52,8 @@ def min_or_max_filter(x: Any, footprint: Any, structure: Any, output: Any, mode:
     found = windows(x, footprint, mode, cval, origins)
     if structure is not None:
         if numpy_dtype(output).kind in "biu":
-            raise refused("grey morphology of whole numbers with a structure", "SciPy rounds on the way",
-                          "an image of floats")
+            raise refused("grey morphology of integers with a structure", "SciPy rounds intermediate results",
+                          "convert the image to floats")
         each = np.reshape(as_array(structure)[np.asarray(footprint, bool)], (-1, *[1] * len(shape_of(x))))
         found = found - each if smallest else found + each
     output[...] = np.min(found, axis=0) if smallest else np.max(found, axis=0)

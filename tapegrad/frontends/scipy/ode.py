@@ -52,7 +52,8 @@ def _odeint_slope(t: Any, y: Any, given: Named) -> Any:
 def _odeint(start: Any, times: Any, given: Named) -> Any:
     y, info = si.odeint(y0=start, t=times, **{**given, "full_output": True})
     if info["message"] != "Integration successful." and np.ptp(times):  # equal times are no error
-        raise refused("odeint", f"it has not reached the last time: {info['message']}", "closer tolerances, or mxstep=")
+        raise refused("odeint", f"it did not reach the last time: {info['message']}",
+                      "smaller tolerances, or mxstep=")
     return y
 
 
@@ -93,7 +94,7 @@ _ODEINT = Solver("odeint", _odeint, _odeint_slope, "ode", path=_odeint_path)
 def odeint(*args: Any, **kwargs: Any) -> Any:
     given = dict(_SIGNATURES[si.odeint].bind(*args, **kwargs).arguments)
     if given.get("full_output"):
-        raise refused("odeint with full_output", "of it only the solution is on a tape", "a call without full_output")
+        raise refused("odeint with full_output", "only the solution can be recorded", "call it without full_output")
     start, times = _vector(given.pop("y0"), 0, "Initial condition y0 must be one-dimensional."), _vector(given.pop("t"))
     return _ODEINT(start, times, given)
 
@@ -246,7 +247,7 @@ def _by_compiled_steps(_tracer: Any, own: Any, self: Any, *args: Any, **kwargs: 
     if any(isinstance(leaf, Traced) for leaf in leaves):
         raise refused(
             f"scipy.integrate.{type(self).__name__}",
-            "its steps are made by compiled code",
+            "its steps are computed by compiled code",
             "scipy.integrate.solve_ivp, or odeint, which are differentiable",
         )
     return own(self, *args, **kwargs)

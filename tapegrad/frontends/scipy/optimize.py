@@ -80,8 +80,8 @@ class Found(so.OptimizeResult):  # type: ignore[misc]
         if name in STEPS and name not in self:
             raise refused(
                 f"the result's {name}",
-                "the steps of a solver are on no tape",
-                "what it found; or the solver outside of the trace",
+                "a solver's internal steps are not recorded",
+                "use the solution itself; or call the solver outside the trace",
             )
         return super().__getattr__(name)
 
@@ -109,7 +109,7 @@ def converged(name: str, found: Any, message: Any = None) -> Any:
     if not np.all(found.success if message is None else found):
         raise refused(
             name,
-            f"it has not converged: {found.message if message is None else message}",
+            f"it did not converge: {found.message if message is None else message}",
             "more iterations, a better start, or a looser tolerance",
         )
     return found
@@ -138,7 +138,7 @@ for _fn in BRACKETING:
 def _newton(given: Named) -> Any:
     found = so.newton(**{**given, "full_output": True, "disp": True})
     if np.ndim(found[0]):
-        converged("newton", found[1], "some of the numbers are no roots yet")
+        converged("newton", found[1], "some elements have not converged to roots")
     return found[0]
 
 
@@ -256,8 +256,8 @@ def minimize(*args: Any, **kwargs: Any) -> Any:
     if np.size(given.get("constraints", ())):
         raise refused(
             "minimize",
-            "the derivative of a solution under constraints depends on which of them hold it",
-            "an objective without them: by substitution, or a penalty",
+            "the derivative of a constrained solution depends on which constraints are active",
+            "remove the constraints by substitution, or add a penalty",
         )
     x = _MINIMIZE(given)
     return Found(x=x, fun=value(given, x, "fun"), success=True)
@@ -275,7 +275,7 @@ def _searched(fn: Callable[..., Any], method: str, options: dict[str, str]) -> N
     def search(*args: Any, **kwargs: Any) -> Any:
         given = named(fn, args, kwargs)
         if given.get("full_output") or given.get("disp", 0) > 1:
-            raise refused(fn.__name__, "besides the minimum it returns how it was found, which has no derivative",
+            raise refused(fn.__name__, "it also returns details of the search, which have no derivative",
                           "scipy.optimize.minimize_scalar")
         how = {key: given[name] for name, key in (("func", "fun"), ("args", "args"), ("brack", "bracket"))
                if name in given}
@@ -316,7 +316,7 @@ def _by_name(fn: Callable[..., Any], failed: Callable[[Any], Any], how: Named, p
 
     def find(given: Named) -> Any:
         found = fn(**{**given, **how})
-        converged(fn.__name__, not failed(found), "it stopped before")
+        converged(fn.__name__, not failed(found), "it stopped before convergence")
         return np.asarray(found[0] if isinstance(found, tuple) else found, float)
 
     def objective(x: Array, given: Named) -> Any:
@@ -334,7 +334,7 @@ def _by_name(fn: Callable[..., Any], failed: Callable[[Any], Any], how: Named, p
         wrong = [name for name in ("full_output", "retall", "eqcons", "ieqcons", "f_eqcons", "f_ieqcons", "cons")
                  if np.size(plain(given.get(name))) and given.get(name)]
         if wrong:
-            raise refused(f"{fn.__name__} with {wrong[0]}", "of it only a minimum without constraints is on a tape",
+            raise refused(f"{fn.__name__} with {wrong[0]}", "only a minimum without constraints can be recorded",
                           "scipy.optimize.minimize without constraints")
         x = solver(given)
         return tuple([x, objective(x, given), {}][i] for i in (0, *places)) if places else x
@@ -350,9 +350,9 @@ _by_name(so.fmin_l_bfgs_b, lambda found: found[2]["warnflag"], {}, (1, 2))
 refuse(
     so.brute,
     so.fmin_tnc,
-    why="besides the minimum it returns how it was found, which has no derivative",
+    why="it also returns details of the search, which have no derivative",
     derivative=True,
-    try_="scipy.optimize.minimize, which is differentiated by what it solves",
+    try_="scipy.optimize.minimize, which is differentiated through its optimality conditions",
 )
 
 # -- least squares
@@ -383,8 +383,8 @@ def least_squares(*args: Any, **kwargs: Any) -> Any:
     given = named(so.least_squares, args, kwargs)
     if callable(given.get("loss")):
         raise refused(
-            "least_squares with a loss of the program's",
-            "it gives the loss and its derivatives together",
+            "least_squares with a loss that is a function",
+            "it returns the loss together with its derivatives",
             f"one of {', '.join(LOSSES)}",
         )
     x = _LEAST_SQUARES(given)
@@ -407,7 +407,8 @@ def leastsq(*args: Any, **kwargs: Any) -> Any:
     given = named(so.leastsq, args, kwargs)
     if given.get("full_output"):
         raise refused(
-            "leastsq with full_output", "the steps of a solver are on no tape", "a call without it, or curve_fit"
+            "leastsq with full_output", "a solver's internal steps are not recorded",
+                      "call it without full_output, or use curve_fit"
         )
     return _LEASTSQ(given), 1
 
@@ -440,7 +441,8 @@ def curve_fit(*args: Any, **kwargs: Any) -> Any:
     given = named(so.curve_fit, args, kwargs)
     if given.get("full_output") or given.get("nan_policy"):
         raise refused(
-            "curve_fit with full_output or nan_policy", "the steps of a solver are on no tape", "a call without them"
+            "curve_fit with full_output or nan_policy", "a solver's internal steps are not recorded",
+                      "call it without them"
         )
     popt, pcov = _CURVE_FIT(given)
     misfits = _misfits(popt, given)

@@ -21,7 +21,7 @@ from tapegrad.rules.registry import means, refused
 
 _SIGNATURES = {fn: signature(fn) for fn in (so.linprog, so.nnls)}  # while a trace runs these functions have other code
 NEAR = 1e-8  # relative tolerance for an active constraint
-_TRY = "a program of which one vertex is the solution, and stays it: change the costs a little"
+_TRY = "change the costs a little, so that a single vertex is the solution"
 
 
 def _linear(given: Named) -> Any:
@@ -62,11 +62,11 @@ def _vertex(x: Array, given: Named) -> Any:
             np.reshape(as_array(given["b_eq"]), (-1,)), right, axis=0), shape_of(a)[0]
     known = np.array(plain(matrix))
     if known.shape != (n, n) or np.linalg.cond(known) > 1 / NEAR:
-        raise refused("linprog", "the constraints that hold its solution do not decide it: it has no derivative, or "
-                      "many", _TRY)
+        raise refused("linprog", "its active constraints do not determine the solution: it has no unique derivative",
+                      _TRY)
     pulls = np.linalg.solve(known.T, -np.array(plain(as_array(given["c"])), float))[equal:]
     if np.any(pulls <= NEAR * (1.0 + np.abs(pulls).max(initial=0.0))):
-        raise refused("linprog", "it has more than one solution, or another as soon as a number changes", _TRY)
+        raise refused("linprog", "the solution is not unique, or changes with any small change of the numbers", _TRY)
     return matrix @ x - right
 
 
@@ -78,8 +78,9 @@ def linprog(*args: Any, **kwargs: Any) -> Any:
     """Solve a linear program. The solution's derivative follows from the active constraints; dx/dc is 0."""
     given = dict(_SIGNATURES[so.linprog].bind(*args, **kwargs).arguments)
     if np.any(plain(given.get("integrality"))) or given.get("callback") is not None:
-        raise refused("linprog with integrality or a callback", "it searches among whole numbers, or shows its steps",
-                      "a program of real numbers")
+        raise refused("linprog with integrality or a callback",
+                      "integer solutions have no derivative, and internal steps are not recorded",
+                      "a linear program of real variables without a callback")
     x = _LINPROG(given)
     found = {"x": x, "fun": ops.sum(as_array(given["c"]) * x), "success": True}
     for name, a, b in (("slack", "A_ub", "b_ub"), ("con", "A_eq", "b_eq")):
@@ -94,7 +95,7 @@ def _held(x: Array, given: Named) -> Any:
     slope = a.T @ (a @ x - b)
     free, known = np.array(plain(x)) > 0, np.array(plain(slope))
     if np.any(known[~free] <= NEAR * (1.0 + np.abs(known).max(initial=0.0))):
-        raise refused("nnls", "a number of its solution is 0 and pulled neither up nor down: it has no derivative",
+        raise refused("nnls", "an element of its solution and its gradient are both 0: it has no derivative",
                       "scipy.optimize.least_squares without bounds")
     return np.where(free, slope, x)
 

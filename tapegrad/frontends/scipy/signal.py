@@ -30,7 +30,7 @@ def convolve(in1: Array, in2: Array, mode: str = "full", method: str = "auto") -
 @means(sg.fftconvolve, sg.oaconvolve)
 def fftconvolve(in1: Array, in2: Array, mode: str = "full", axes: Axis = None) -> Any:
     if axes is not None:
-        raise UnknownFunction("tapegrad knows no fftconvolve with axes=", user_location(),
+        raise UnknownFunction("fftconvolve with axes= is not supported", user_location(),
                               "scipy.signal.convolve, over all axes")
     return convolve(in1, in2, mode, "fft")
 
@@ -38,7 +38,7 @@ def fftconvolve(in1: Array, in2: Array, mode: str = "full", axes: Axis = None) -
 def of_matrices(in1: Array, in2: Array, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
     """Return two matrices, padded by zeros; refuse another boundary."""
     if boundary != "fill" or fillvalue != 0:
-        raise UnknownFunction(f"tapegrad knows no convolution with boundary={boundary!r}, fillvalue={fillvalue!r}",
+        raise UnknownFunction(f"convolution with boundary={boundary!r}, fillvalue={fillvalue!r} is not supported",
                               user_location(), "np.pad(in1, ..., mode='wrap' or 'symmetric'), and mode='valid'")
     a, b = as_array(in1), as_array(in2)
     if not len(shape_of(a)) == len(shape_of(b)) == 2:
@@ -188,7 +188,7 @@ def _both_ways(run: Any, zi: Array | None, x: Array, axis: int, edge: int) -> An
 def filtfilt(b: Any, a: Any, x: Any, axis: int = -1, padtype: Any = "odd", padlen: Any = None, method: str = "pad",
              irlen: Any = None) -> Any:
     if method != "pad":
-        raise UnknownFunction(f"tapegrad knows no filtfilt with method={method!r}", user_location(), 'method="pad"')
+        raise UnknownFunction(f"filtfilt with method={method!r} is not supported", user_location(), 'method="pad"')
     b, a, x, axis = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a)), as_array(x), static(axis)
     edge, longer = _extended(x, axis, padtype, padlen, max(shape_of(a)[0], shape_of(b)[0]))
     shape = [1] * len(shape_of(x))

@@ -58,7 +58,7 @@ for _fn, _names in ((sg.symiirorder1, ("symiirorder1_ic",)),
 def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: str = "constant", cval: Any = 0) -> Any:
     """Put `up` - 1 zeros between the samples, convolve, and keep every `down`-th sample."""
     if mode != "constant" or cval != 0:
-        raise UnknownFunction(f"tapegrad knows no upfirdn with mode={mode!r}, cval={cval!r}", user_location(),
+        raise UnknownFunction(f"upfirdn with mode={mode!r}, cval={cval!r} is not supported", user_location(),
                               "np.pad of the signal, and mode='constant'")
     h, x, up, down, axis = as_array(h), as_array(x), static(up), static(down), static(axis)
     n, ndim = shape_of(x)[axis], len(shape_of(x))

@@ -200,7 +200,8 @@ def _moving(fn: Any, sums: bool = False) -> None:
     @means(fn)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
         if fn.__name__ == "toarray" and (kwargs.get("out") is not None or any(part is not None for part in args[1:])):
-            raise refused("A.toarray with out=", "it writes into an array that is not traced", "out[...] = A.toarray()")
+            raise refused("A.toarray with out=", "it would write into an array that is not traced",
+                          "out[...] = A.toarray()")
         args, kwargs = fixed(args), {key: fixed(arg) for key, arg in kwargs.items()}
         x = summed(self) if sums and _adds(fn(ones(self), *args, **kwargs)) else self
         probe = positions(x)
@@ -277,7 +278,7 @@ def write(fn: Any, self: Any, values: Any, shape: tuple[int, ...], *key: Any) ->
         vars(self).update(vars(placed(probe, both)))
 
 
-_LISTS = "what it stores is in lists or a dict, number by number"
+_LISTS = "it stores numbers one by one, in lists or a dict"
 _MADE = "coo_array((numbers, (rows, columns)), shape), of arrays or lists; numbers at the same place add up"
 
 
@@ -285,8 +286,8 @@ def of_rows(self: Any) -> None:
     """Turn a matrix of lists into one of compressed rows, into which traced numbers can be written."""
     made, kind = getattr(self, "_tapegrad_made", 0), ss.csr_array if isinstance(self, ss.sparray) else ss.csr_matrix
     if made != number_of(running.tracers[-1]) or self.format == "dok":
-        raise refused(f"a traced number in a {self.format}_array{' from outside' * (self.format == 'lil')}", _LISTS,
-                      _MADE)
+        outside = " from outside the function" * (self.format == "lil")
+        raise refused(f"a traced number in a {self.format}_array{outside}", _LISTS, _MADE)
     found = vars(self.tocsr())
     self.__class__ = kind
     vars(self).clear()
@@ -328,8 +329,8 @@ def setdiag(self: Any, values: Array, k: int) -> None:
 def eliminate_zeros(self: Any) -> None:
     if not isinstance(self.data, Traced) or not is_inert(peek(self.data)):
         if not np.all(np.any(self.data != 0, axis=tuple(range(1, np.ndim(self.data))))):  # a block counts as a whole
-            raise refused("eliminate_zeros", "a number that is 0 has a gradient",
-                          "the matrix as it is: what stores a 0 computes the same")
+            raise refused("eliminate_zeros", "an element that is 0 may have a gradient",
+                          "use the matrix as it is: stored zeros do not change results")
         return
     x = like(self, np.array(self.data))
     x.eliminate_zeros()
@@ -370,10 +371,10 @@ CLASSES = "bsr_array bsr_matrix coo_array coo_matrix csc_array csc_matrix csr_ar
 MAKERS = ("block_diag diags diags_array expand_dims find kron kronsum matrix_transpose permute_dims spdiags swapaxes "
           "tril triu")
 LEFT = {"get_index_dtype safely_cast_index_arrays issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc "
-        "isspmatrix_csr isspmatrix_dia isspmatrix_dok isspmatrix_lil": "asks what something is",
-        "eye eye_array identity rand random random_array": "takes counts, and returns plain matrices",
+        "isspmatrix_csr isspmatrix_dia isspmatrix_dok isspmatrix_lil": "tests the type of an object",
+        "eye eye_array identity rand random random_array": "takes sizes, and returns plain matrices",
         "dok_array dok_matrix lil_array lil_matrix": _LISTS, "load_npz save_npz": "files",
-        "SparseWarning SparseEfficiencyWarning sparray spmatrix": "classes to ask for"}
+        "SparseWarning SparseEfficiencyWarning sparray spmatrix": "abstract and warning classes"}
 AS_WRITTEN.update(getattr(ss, name) for name in f"{CLASSES} {MAKERS}".split() if hasattr(ss, name))
 for _names, _why in LEFT.items():
     leave(*(getattr(ss, name) for name in _names.split() if hasattr(ss, name)), why=_why)

@@ -51,8 +51,8 @@ def product(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function for the product of two sparse matrices, which stores every element that may differ from 0."""
     def multiply(self: Any, other: Array) -> Any:
         if self.ndim != 2 or other.ndim != 2:
-            raise refused("a product of sparse arrays in one dimension", "it has no rule",
-                          "arrays of one row or column")
+            raise refused("a product of one-dimensional sparse arrays", "it has no derivative rule",
+                          "use arrays of one row or column")
         found = fn(ones(self), ones(other))
         at = found if found.format in ("csr", "csc") else found.tocsr()
         (a, *a_places, ta), (b, *b_places, tb) = compressed(self), compressed(other)
@@ -102,8 +102,8 @@ def beside_number(self: Any, other: Array, op: Any) -> Any:
 @means(*methods({_cs_matrix: "_binopt"}))
 def binary(self: Any, other: Array, op: str) -> Any:
     if op not in _BINARY:
-        raise refused(f"{op.strip('_')} of two sparse matrices", "where it stores a number depends on values",
-                      "the same of A.toarray(), or of A.data where both store numbers at the same places")
+        raise refused(f"{op.strip('_')} of two sparse matrices", "the positions of stored numbers depend on values",
+                      "use A.toarray(), or A.data if both store numbers at the same positions")
     places = ones(self)._binopt(ones(other), "_elmul_" if op == "_elmul_" else "_plus_")
     y = _computed(places, _BINARY[op](_at(self, places), _at(other, places)))
     return note_zeros(y)
@@ -122,7 +122,7 @@ def of_blocks(self: Any, other: Any, op: str, *shapes: Any) -> Any:
 @means(*methods({_cs_matrix: "_getnnz"}))
 def count_of_stored(self: Any, axis: Axis = None) -> Any:
     if getattr(self, "_tapegrad_zeros", False):
-        raise refused("A.nnz", "it stores a 0, which SciPy would leave out", "A.count_nonzero()")
+        raise refused("A.nnz", "the result stores a 0 that SciPy would leave out", "A.count_nonzero()")
     return ones(self)._getnnz(axis)
 
 
@@ -140,7 +140,8 @@ def _total(fn: Any) -> None:
         if self.ndim == 1 and axis in (None, 0, -1):
             return np.sum(self.data, dtype=dtype)
         if self.ndim != 2 or axis not in (None, 0, 1, -1, -2, (0,), (1,)) or out is not None:
-            raise refused("this sum of a sparse array", "it has no rule", "A.sum(), A.sum(axis=0) or A.sum(axis=1)")
+            raise refused("this sum of a sparse array", "it has no derivative rule",
+                          "A.sum(), A.sum(axis=0) or A.sum(axis=1)")
         x = self if self.format == "coo" else self.tocoo()
         if axis is None:
             return np.sum(x.data, dtype=dtype)

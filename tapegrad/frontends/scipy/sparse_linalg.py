@@ -38,8 +38,8 @@ def square(A: Array) -> Any:
 def solve(A: Array, b: Array, trans: str = "N") -> Any:
     """Solve a system with a sparse matrix, its transpose ("T") or its adjoint ("H")."""
     if ss.issparse(b):
-        raise refused("a system of equations with a sparse right side",
-                      "which places of its solution are 0 depends on values", "b.toarray()")
+        raise refused("a system of equations with a sparse right-hand side",
+                      "the positions of zeros in its solution depend on values", "b.toarray()")
     data, indices, indptr, of_columns = compressed(A)
     b = as_array(b)
     if shape_of(b)[:1] != A.shape[:1] or len(shape_of(b)) > 2:
@@ -63,7 +63,7 @@ def spsolve_triangular(A: Any, b: Any, lower: bool = True, overwrite_A: bool = F
                        unit_diagonal: bool = False) -> Any:
     A, keep = square(A), ss.tril if lower else ss.triu
     if keep(ones(A)).nnz != A.nnz:
-        raise refused("spsolve_triangular", "the matrix stores numbers in the other triangle",
+        raise refused("spsolve_triangular", "the matrix also stores numbers in the other triangle",
                       "scipy.sparse.tril(A), or triu")
     if unit_diagonal:
         A = (ss.tril(A, -1) if lower else ss.triu(A, 1)) + ss.eye_array(A.shape[0])
@@ -87,7 +87,7 @@ class Factors:
     def __getattr__(self, name: str) -> Any:
         if self._own is not None:
             return getattr(self._own, name)
-        raise refused(f"splu(A).{name}", "the order of rows in a factor depends on values", "splu(A).solve")
+        raise refused(f"splu(A).{name}", "the order of rows in the factors depends on values", "splu(A).solve")
 
 
 @means(ssl.splu)
@@ -126,7 +126,7 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
         if info < 0 and restarts:  # a breakdown near the solution: restart from there
             return find(A, b, y, how, restarts - 1)
         if info:
-            raise refused(name, f"it has not converged: info is {info}",
+            raise refused(name, f"it did not converge: info is {info}",
                           "more iterations, a looser tolerance, or a preconditioner")
         return y
 
@@ -145,7 +145,7 @@ def _iterative(name: str, self_adjoint: bool = False) -> None:
     @means(fn)
     def iterate(A: Any, b: Any, x0: Any = None, **how: Any) -> Any:
         if not ss.issparse(A) and isinstance(A, ssl.LinearOperator):
-            raise refused(f"{name} of a LinearOperator", "what it multiplies by is not known, nor its adjoint",
+            raise refused(f"{name} of a LinearOperator", "its matrix and adjoint are not known",
                           "a sparse array; or tg.implicit, with a solver of your own")
         b = as_array(b)
         y = solver(A, ops.reshape(b, (-1,)) if len(shape_of(b)) == 2 else b, x0, how)
@@ -191,7 +191,8 @@ _EXPONENTIAL = Solver("expm_multiply", lambda A, B: ssl.expm_multiply(A, B), _ta
 @means(ssl.expm_multiply)
 def expm_multiply(A: Array, B: Array, *times: Any, traceA: Any = None, **further: Any) -> Any:
     if times or further or not ss.issparse(A):
-        raise refused("expm_multiply at several times, or of what is no sparse matrix,", "it has no rule",
+        raise refused("expm_multiply at several times, or with an operand that is not a sparse matrix,",
+                      "it has no derivative rule",
                       "expm_multiply(A * t, B) for each time")
     return _EXPONENTIAL(arrays(A), as_array(B))
 
@@ -204,7 +205,7 @@ def arrays(A: Array) -> Any:
 @means(ssl.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None) -> Any:
     if axis is not None or ord not in (None, "fro", "f", 1, -1, np.inf, -np.inf):
-        raise refused(f"norm of a sparse matrix with ord={ord!r}, axis={axis!r}", "it has no rule",
+        raise refused(f"norm of a sparse matrix with ord={ord!r}, axis={axis!r}", "it has no derivative rule",
                       "np.linalg.norm(A.toarray(), ord, axis)")
     x = arrays(x) if x.format == "coo" else ss.coo_array(x)
     if ord in (None, "fro", "f"):
@@ -222,7 +223,7 @@ def _least_squares(name: str) -> None:
     def find(A: Any, b: Array, how: dict[str, Any]) -> Any:
         found = fn(A, b, **how)
         if found[1] in (3, 6, 7):
-            raise refused(name, f"it has not converged: istop is {found[1]}",
+            raise refused(name, f"it did not converge: istop is {found[1]}",
                           "more iterations, a looser tolerance or a larger conlim")
         return tuple(found)
 
@@ -237,8 +238,8 @@ def _least_squares(name: str) -> None:
     @means(fn)
     def solve_by_least_squares(A: Any, b: Any, damp: Any = 0.0, *args: Any, **how: Any) -> Any:
         if args or not ss.issparse(A) or A.shape[0] < A.shape[1] or how.get("x0") is not None:
-            raise refused(f"{name} of a LinearOperator, of fewer equations than unknowns, or with more than damp by "
-                          "position", "it has no rule",
+            raise refused(f"{name} of a LinearOperator, with fewer equations than unknowns, or with positional "
+                          "arguments after damp", "it has no derivative rule",
                           f"{name}(A, b, damp, atol=...) of a sparse array; spsolve")
         return solver(arrays(A), ops.reshape(as_array(b), (-1,)), {**how, "damp": damp})
 
@@ -252,7 +253,7 @@ for _name in ("lsqr", "lsmr"):
 def _pairs(w: Array, v: Array) -> Any:
     gaps = np.abs(w[:, None] - w) + np.diag(np.full(len(w), np.inf))
     if gaps.min(initial=np.inf) <= 1e-9 * np.abs(w).max(initial=0.0):
-        raise refused("an eigenvalue that occurs twice", "its vectors are no functions of the matrix",
+        raise refused("a repeated eigenvalue", "its eigenvectors are not unique, so they have no derivative",
                       "a matrix whose eigenvalues differ")
     return np.concatenate([v, w[None]])
 
@@ -287,7 +288,8 @@ _EIGSH, _LOBPCG, _SVDS = (Solver(name, find, _eigen_residual, adjoint=_eigen_adj
 
 def _symmetric(name: str, A: Any, others: Any = None) -> Any:
     if not ss.issparse(A) or dtype_of(A.data).kind != "f" or others is not None:
-        raise refused(f"{name} of what is no real sparse matrix, or of a pencil", "it has no rule",
+        raise refused(f"{name} of an operand that is not a real sparse matrix, or of a generalized problem",
+                      "it has no derivative rule",
                       "np.linalg.eigh(A.toarray()), or np.linalg.svd")
     return arrays(A).tocsr()
 
@@ -317,16 +319,16 @@ def svds(A: Any, k: int = 6, ncv: Any = None, tol: float = 0, which: str = "LM",
         (parts[0], parts[1], None) if return_singular_vectors == "u" else (None, *parts[1:])
 
 
-refuse(ssl.eigs, why="few of many eigenvalues of a matrix that is not symmetric have no rule here",
+refuse(ssl.eigs, why="a few eigenvalues of a matrix that is not symmetric have no derivative rule",
        try_="np.linalg.eig(A.toarray())",
        derivative=True)
-refuse(ssl.spilu, why="incomplete factors are those of another matrix", try_="splu")
-refuse(ssl.inv, ssl.expm, why="which of its numbers are 0 depends on values",
+refuse(ssl.spilu, why="incomplete factors belong to an approximation of the matrix", try_="splu")
+refuse(ssl.inv, ssl.expm, why="the positions of its zeros depend on values",
        try_="spsolve(A, b), expm_multiply(A, b); or A.toarray()",
        derivative=True)
-refuse(*there("funm_multiply_krylov"), why="it has no rule here", try_="expm_multiply", derivative=True)
-refuse(ssl.onenormest, why="an estimate is found by a search", try_="scipy.sparse.linalg.norm(A, 1)")
+refuse(*there("funm_multiply_krylov"), why="it has no derivative rule here", try_="expm_multiply", derivative=True)
+refuse(ssl.onenormest, why="the estimate is found by a search", try_="scipy.sparse.linalg.norm(A, 1)")
 AS_WRITTEN.update(there("aslinearoperator matrix_power"))
 leave(*there("LaplacianNd SuperLU LinearOperator is_sptriangular spbandwidth"),
-      why="classes, and what asks for a pattern")
+      why="classes, and functions that return the sparsity pattern")
 leave(*there("MatrixRankWarning ArpackError ArpackNoConvergence use_solver test"), why="classes, settings and text")

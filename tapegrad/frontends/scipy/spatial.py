@@ -19,7 +19,7 @@ def query(self: Any, x: Any, k: Any = 1, eps: float = 0.0, p: float = 2.0, dista
     x, k, points = as_array(x), static(k), np.asarray(self.data)
     if eps or np.isfinite(distance_upper_bound) or np.max(k) > len(points):
         raise refused("KDTree.query with eps=, distance_upper_bound= or more neighbours than points",
-                      "what it does not find has no distance", "a query without them")
+                      "a neighbour that is not found has no distance", "query without these options")
     places = ops.nearest_points(points, x, k=k, p=float(p))
     apart = (x if shape_of(places) == shape_of(x)[:-1] else np.expand_dims(x, -2)) - points[places]
     return np.linalg.norm(apart, ord=p, axis=-1), places

@@ -161,7 +161,7 @@ def _metric(metric: Any, every: Callable[[], Any], kwargs: dict[str, Any]) -> Ca
         return lambda u, v: np.stack([metric(a, b, **kwargs) for a, b in zip(u, v)])
     name = _OTHER.get(metric.lower(), metric.lower())
     if name not in METRICS:
-        raise UnknownFunction(f"tapegrad knows no distance {metric!r}", user_location(),
+        raise UnknownFunction(f"the distance {metric!r} is not supported", user_location(),
                               f"one of {', '.join(METRICS)}, or a function of two vectors")
     if name == "seuclidean" and kwargs.get("V") is None:
         kwargs = {**kwargs, "V": np.var(every(), axis=0, ddof=1)}
@@ -196,7 +196,7 @@ def pdist(X: Array, metric: Any = "euclidean", *, out: Array | None = None, **kw
 
 def _no_out(out: Array | None) -> None:
     if out is not None:
-        raise UnknownFunction("tapegrad knows no distances with out=", user_location(), "y[...] = the distances")
+        raise UnknownFunction("distances with out= are not supported", user_location(), "y[...] = the distances")
 
 
 @means(sd.squareform)

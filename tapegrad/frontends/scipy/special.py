@@ -29,18 +29,18 @@ def meaning_of(fn: Callable[..., Any], op: Op) -> Callable[..., Any]:
     return meaning if type(op.impl) is np.ufunc and op.impl not in vars(sp).values() else op
 
 
-_NO_RULE = "the derivative by it is no function of SciPy's"
+_NO_RULE = "SciPy has no function for the derivative with respect to it"
 _ELSE = "a central difference inside @tg.rrule"
 # functions with a derivative that tapegrad does not compute: reason, names
 _REFUSED = {
     _NO_RULE: """zetac pro_cv obl_cv ellip_harm ellip_harm_2 ellip_normal chndtridf nctdtr nctdtridf nctdtrinc nctdtrit
         ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc factorial2 factorialk""",
-    "its values satisfy the equation only for a characteristic value, and only roughly for the second kind":
+    "its values satisfy the differential equation only at a characteristic value, and only roughly for the second kind":
         "pro_ang1_cv pro_rad1_cv pro_rad2_cv obl_ang1_cv obl_rad1_cv obl_rad2_cv pro_rad2 obl_rad2",
-    "it returns a sequence of orders, computed by a loop in C":
+    "it returns a sequence of orders computed by a loop in C":
         "lmbda lqn lqmn riccati_jn riccati_yn pbdn_seq pbdv_seq pbvv_seq pro_cv_seq obl_cv_seq mathieu_even_coef "
         "mathieu_odd_coef",
-    "roots and coefficients by the parameters of a weight have no rule": """
+    "roots and coefficients have no derivative rule with respect to the parameters of the weight": """
         roots_jacobi roots_sh_jacobi roots_gegenbauer roots_genlaguerre j_roots js_roots
         cg_roots la_roots jacobi sh_jacobi gegenbauer genlaguerre""",
 }
@@ -93,7 +93,7 @@ def diric(x: Array, n: Any) -> Any:
 @means(sp.factorial)
 def factorial(n: Any, exact: bool = False, extend: str = "zero") -> Any:
     if exact or extend != "zero":
-        raise UnknownFunction("tapegrad knows no exact factorial, nor one of complex numbers", user_location(),
+        raise UnknownFunction("exact factorials and factorials of complex numbers are not supported", user_location(),
                               "scipy.special.gamma(n + 1)")
     x = as_array(n)
     inside = ops.logical_not(ops.less(x, 0))

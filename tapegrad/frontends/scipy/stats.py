@@ -101,7 +101,7 @@ def by_formula(formula: Callable[..., Any], z: Any, shapes: tuple[Any, ...]) -> 
             # recorded and guarded, so that a compiled call at the limit is traced again, and refused
             if point is not None and loses(found) and ops.any(ops.equal(found, point)):
                 raise lost(found, f"SciPy's formula changes where a shape parameter is {point}",
-                           "another value of it, close by")
+                           "use a slightly different value")
     return y
 
 
@@ -264,7 +264,7 @@ def _with_limits(fn: Any, place: str, *limits: float) -> None:
             for limit in limits:
                 if ops.any(ops.less_equal(ops.abs(as_array(exponent) - limit), np.finfo(float).eps)):
                     raise lost(exponent, f"SciPy's formula changes where {place} is {limit}",
-                               "another value of it, close by")
+                               "use a slightly different value")
         return own(*args, **kwargs)
     register(fn, called)
 
@@ -281,7 +281,7 @@ _with_limits(ss.yeojohnson_llf, "lmb", 0.0, 2.0)
 @means(type(ss.multivariate_normal).logpdf)
 def multivariate_normal_logpdf(self: Any, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
     if isinstance(cov, ss.Covariance):
-        raise UnknownFunction("tapegrad knows no multivariate normal with a Covariance", user_location(),
+        raise UnknownFunction("a multivariate normal with a Covariance object is not supported", user_location(),
                               "an array as cov=, positive definite")
     matrix, at = as_array(cov), as_array(x)
     n = (shape_of(matrix) or shape_of(as_array(mean)) or (1,))[-1]

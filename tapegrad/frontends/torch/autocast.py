@@ -72,10 +72,10 @@ def casting(tracer: Tracer, func: Callable[..., Any], writes: bool) -> Callable[
     now = state()
     if AROUND[tracer.level] or not now or not (module == "" or module in _COMPUTING
                                                or module.startswith((f"{_HERE}.nn", "tapegrad.ops"))):
-        raise UnknownFunction("torch.autocast around a trace, or around a function that calls others, casts where no "
-                              "tape sees it: a replay, and the "
-                              "gradient, would be computed in other dtypes", user_location(),
-                              "with torch.autocast(...) in the function that is differentiated, around what computes")
+        raise UnknownFunction("torch.autocast around a traced call changes dtypes outside the tape: a replay and the "
+                              "gradient would compute in other dtypes", user_location(),
+                              "put `with torch.autocast(...):` inside the differentiated function, around its "
+                              "operations")
     return under(func, now)
 
 

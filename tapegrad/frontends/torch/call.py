@@ -124,9 +124,9 @@ def make(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs
 def refuse_hooks(hooks: tuple[Any, Any]) -> None:
     """Raise UnknownFunction for hooks that may change saved tensors; torch's own hooks only move and return them."""
     if not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks):
-        raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes what the gradient is computed from, on "
-                              "torch's own tape alone",
-                              user_location(), "the function without the hooks; tg.checkpoint(f), to keep less")
+        raise UnknownFunction("torch.autograd.graph.saved_tensors_hooks changes the saved values of torch's own "
+                              "autograd graph, which is not used here",
+                              user_location(), "call the function without the hooks; tg.checkpoint(f) saves memory")
 
 
 @means("by_mode")
@@ -184,7 +184,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]
             return y
         if is_in_place(func, kwargs):
             raise MutationError(f"{func.__name__} draws random numbers into a tensor that the trace does not own, "
-                                "which no replay would do",
+                                "which a replay could not repeat",
                                 user_location(), "make the tensor inside the function (torch.zeros, torch.empty), or "
                                                  "pass it as an argument")
         drawn.rewind()

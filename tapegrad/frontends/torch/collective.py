@@ -42,8 +42,8 @@ class Collective(Op):
     def __init__(self, fn: Callable[..., Any], transpose: Callable[..., Any]) -> None:
         def run(x: Any, **options: Any) -> Any:
             if not is_tensor(x):
-                raise refused(f"torch.distributed.{fn.__name__} of a {type(x).__name__}", "it takes tensors",
-                              "torch.from_numpy(x); tg.distributed.value_and_grad, for NumPy programs")
+                raise refused(f"torch.distributed.{fn.__name__} of a {type(x).__name__}", "it needs a tensor",
+                              "pass torch.from_numpy(x); or use tg.distributed.value_and_grad for NumPy programs")
             running.exchanged += 1
             tracers, running.tracers = running.tracers, []  # calls inside torch are not the program's
             try:
@@ -63,7 +63,7 @@ def _zeros(y: Any) -> Any:
 
 
 # linear, not constant: gradients of gradients call the transposes of collectives that use these zeros
-nothing = of_frontend(Op("nothing", _zeros, direct(lambda dy, _y, _x: nothing(dy)), spec=opaque("it is for tensors"),
+nothing = of_frontend(Op("nothing", _zeros, direct(lambda dy, _y, _x: nothing(dy)), spec=opaque("it needs a tensor"),
                          memory=FRESH, tangent=LINEAR, batch=False, torch=_zeros))
 
 
@@ -144,15 +144,16 @@ def is_mean(name: str, op: Any) -> bool:
     """Return whether a reduction is the mean; raise UnknownFunction unless it is a mean or a sum."""
     if op in (SUM, AVG, "sum", "avg"):
         return op in (AVG, "avg")
-    raise refused(f"torch.distributed.{name} with op={op}", "it is not linear, and torch has no gradient of it either",
-                  "op=ReduceOp.SUM; x.detach(), where no gradient flows")
+    raise refused(f"torch.distributed.{name} with op={op}", "it is not linear, and torch has no gradient for it either",
+                  "op=ReduceOp.SUM; or x.detach() if no gradient is needed")
 
 
 def check_even(name: str, x: Any, group: Any, *splits: Any) -> None:
     """Raise UnknownFunction for parts of unequal length."""
     if any(split is not None and len({*split}) > 1 for split in splits) or x.shape[0] % dist.get_world_size(group):
-        raise refused(f"torch.distributed.{name} with parts of unequal length", "ranks exchange equal parts on a tape",
-                      "tensors that are padded to one length")
+        raise refused(f"torch.distributed.{name} with parts of unequal length",
+                      "only parts of equal length can be recorded",
+                      "pad the tensors to one length")
 
 
 def _written(out: Any, y: Any, async_op: bool) -> Done | None:
@@ -221,14 +222,15 @@ def _all_to_all_single(output: Array, input: Array, output_split_sizes: Any = No
 _OTHERS = (dist.scatter, dist.gather, dist.all_to_all, dist.send, dist.recv, dist.isend, dist.irecv, dist.barrier,
            dist.batch_isend_irecv, dist.all_reduce_coalesced, dist.all_gather_coalesced, dist.all_gather_object,
            dist.broadcast_object_list, dist.gather_object, dist.scatter_object_list, dist.monitored_barrier)
-refuse(*_OTHERS, why="what one rank sends is on no other rank's tape",
-       try_="all_reduce, all_gather, reduce_scatter, broadcast, all_to_all_single; x.detach(), where no gradient flows")
+refuse(*_OTHERS, why="a tape holds the operations of its own rank only",
+       try_="all_reduce, all_gather, reduce_scatter, broadcast, all_to_all_single; or x.detach() if no gradient is "
+            "needed")
 
 
 def untraced(_tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a collective of plain tensors and note that no replay repeats it: such a path is traced in each call."""
-    unrepeatable(f"it calls torch.distributed.{fn.__name__} of what its arguments do not decide, for which other "
-                 "processes wait", "make the tensor inside the function, or pass it as an argument")
+    unrepeatable(f"it calls torch.distributed.{fn.__name__} with a value that does not depend on its arguments, while "
+                 "other processes wait for it", "make the tensor inside the function, or pass it as an argument")
     return fn(*args, **kwargs)
 
 

@@ -48,6 +48,6 @@ def called(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwar
     if meaning is ops.stop_gradient or getattr(meaning, "__module__", None) in _ASKED:
         return meaning(*args, **kwargs)  # type: ignore[misc]
     if is_in_place(func, kwargs) or kwargs.get("out") is not None:
-        raise refused(f"{func.__name__} of a DTensor", "a write to one may be lost in torch",
-                      "what returns a new tensor")
+        raise refused(f"{func.__name__} of a DTensor", "torch may lose a write into one",
+                      "use an operation that returns a new tensor")
     return generic(tracer, func, args, kwargs)

@@ -87,10 +87,10 @@ def _number(name: str, kind: Callable[[Any], Any]) -> None:
             return kind(to_int(x))  # an integer has no gradient
         if not loses(x):
             return steered(kind.__name__, kind)(x)
-        raise ConcretizationError(f"float(x) or complex(x) asked for a plain number, and the tape would not know of "
+        raise ConcretizationError("float(x) or complex(x) asked for a plain number, and the tape would not depend on "
                                   f"{views.peek(x).name}", user_location(),
-                                  "x.detach().item() for a number that the tape knows, with no gradient; "
-                                  "tg.value(x) for a plain one")
+                                  "x.detach().item() for a traced number without a gradient; tg.value(x) for a plain "
+                                  "one")
     torch_means(f"Tensor.{name}")(to_number)
 
 
@@ -153,12 +153,12 @@ def ignored(x: Array, *args: Any) -> None:
     return None
 
 
-torch_refuses("Tensor.backward", "autograd.backward", why="tapegrad differentiates what the function computes",
-              try_="tg.grad inside the function, for a gradient in it")
+torch_refuses("Tensor.backward", "autograd.backward", why="torch's own autograd graph is not built in a trace",
+              try_="call tg.grad inside the function for a gradient there")
 torch_refuses("Tensor.__dlpack__", "Tensor.__dlpack_device__", "utils.dlpack.to_dlpack",
-              why="the gradient would be lost on the way",
-              try_="x.numpy() and torch.from_numpy, which are followed; tg.value(x) for the plain tensor")
-torch_refuses("Tensor.register_post_accumulate_grad_hook", why="it would run on torch's own tape alone",
+              why="the gradient would be lost in the conversion",
+              try_="x.numpy() and torch.from_numpy, which are recorded; tg.value(x) for the plain tensor")
+torch_refuses("Tensor.register_post_accumulate_grad_hook", why="it would run in torch's own autograd only",
               try_="x = tg.hook(fn, x)")
-torch_refuses("Tensor.__reduce_ex__", why="a traced tensor has no numbers of its own",
+torch_refuses("Tensor.__reduce_ex__", why="a traced tensor has no memory of its own",
               try_="tg.value(x) for the plain tensor")

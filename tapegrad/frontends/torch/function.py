@@ -31,14 +31,14 @@ def apply(cls: type, *args: Any) -> Any:
     works on torch's own tape only.
     """
     if cls is BackwardHookFunction:
-        raise refused("a backward hook of a module", "it runs on torch's own tape alone",
-                      "x = tg.hook(fn, x), of what the module is given or returns")
+        raise refused("a backward hook of a module", "it runs in torch's own autograd only",
+                      "x = tg.hook(fn, x), with the module's input or output")
     # a function that reverses the gradient returns its argument unchanged, and must be recorded
     return by_mode(recorded_whole(whole(cls), args, {}, itself=False))
 
 
 refuse(torch.masked.masked_tensor, torch.masked.as_masked_tensor,
-       why="a masked tensor is of a class with operators of its own",
+       why="a masked tensor has operators of its own",
        try_="torch.where(mask, x, 0), with the mask beside it")
 
 

@@ -38,8 +38,8 @@ rebased.__doc__ = ("Return `value`, with the gradient of `x`: what torch's own t
 
 
 def _dropped(dy: Any, y: Any, x: Any, name: str) -> Any:
-    raise MissingRule(f"x.{name} of a tensor drops the gradient, and what the function returns depends on it",
-                      user_location(), "x.detach(), which drops it on purpose; or the tensor itself, without it")
+    raise MissingRule(f"x.{name} of a tensor drops the gradient, and the function's result depends on it",
+                      user_location(), "x.detach(), which drops it on purpose; or use the tensor itself")
 
 
 # a tensor's numbers for display, comparison and writes; a gradient through them is refused
@@ -118,7 +118,8 @@ class Node:
     """The `grad_fn` of a tensor that is not a leaf; it has no attributes."""
 
     def __getattr__(self, name: str) -> Any:
-        raise UnknownFunction(f"x.grad_fn.{name} is of torch's own tape, which is not there", user_location(),
+        raise UnknownFunction(f"x.grad_fn.{name} belongs to torch's own autograd graph, which is not built in a trace",
+                              user_location(),
                               "x.requires_grad, x.is_leaf")
 
 
@@ -140,8 +141,8 @@ def requires_grad_(x: Any, requires_grad: bool = True) -> Any:
         if not is_real(plain(x)):
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if any(x is given for given in x._tracer.inputs):
-            raise MutationError("a tensor that is held constant is to have a gradient after all", user_location(),
-                                "x.requires_grad_() outside, before the function is called")
+            raise MutationError("requires_grad_() of a tensor that the trace treats as a constant", user_location(),
+                                "call x.requires_grad_() outside, before calling the function")
         return marked(x)
     if x._made:
         MADE[x._tracer.level] = [leaf for leaf in MADE[x._tracer.level] if leaf is not x]

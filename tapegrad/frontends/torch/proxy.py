@@ -61,7 +61,8 @@ class WithoutMemory(torch.Tensor):  # type: ignore[misc]
     """A tensor that dispatches every function of torch to its implementation, and refuses those that torch hides."""
 
     _kind = "traced tensor"
-    _cure = "its counterpart in torch or torch.nn.functional; tg.primitive makes a function of yours one operation"
+    _cure = ("use its counterpart in torch or torch.nn.functional; or tg.primitive, which records a function of yours "
+             "as one operation")
 
     @classmethod
     def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
@@ -73,7 +74,7 @@ class WithoutMemory(torch.Tensor):  # type: ignore[misc]
                            kwargs: dict[str, Any] | None = None) -> Any:
         names = compiled_here(user_frame())
         which = f"{names[0]}, which torch.jit compiled and" if names else "a function that"
-        raise UnknownFunction(f"{which} torch does not let others see called {func} with a {cls._kind}",
+        raise UnknownFunction(f"{which} torch does not expose to __torch_function__ called {func} with a {cls._kind}",
                               user_location(), cls._cure)
 # ufuncs with an array on the left; not `W @ x`, which tapegrad computes for tensors too, though torch itself does not
 ARRAYS_FIRST = REFLECTED.keys() - {np.matmul}
@@ -138,9 +139,9 @@ class TensorProxy(Traced, WithoutMemory):
     def __getattr__(self, name: str) -> Any:
         """Raise for an attribute that the program has set on the tensor: hasattr would return False."""
         if name != "_is_param" and name in getattr(self.__dict__.get("_val"), "__dict__", ()):
-            raise UnknownFunction(f"x.{name} of a traced tensor: an attribute that the program has given the tensor "
-                                  "itself is no part of a tape",
-                                  user_location(), "keep it in the module, or in an argument of its own")
+            raise UnknownFunction(f"x.{name} of a traced tensor: an attribute that the program set on the tensor "
+                                  "object is not recorded",
+                                  user_location(), "keep it in the module, or pass it as a separate argument")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _stand(self, view: views.View) -> None:
@@ -174,7 +175,7 @@ def make(op: Any, val: Any, tracer: Any) -> TensorProxy:
     check_dense(known)
     kind = CLASSES.get(type(known), TensorProxy)
     if kind is not TensorProxy:
-        unrepeatable(f"it computes with a {type(known).__name__}, for which other processes may wait")
+        unrepeatable(f"it computes with a {type(known).__name__}, and other processes may wait for it")
     proxy: Any = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         kind, known.shape, strides=known.stride(), dtype=known.dtype, device=known.device)
     proxy.__dict__.update(_op=op, _val=detached(val), _tracer=tracer)

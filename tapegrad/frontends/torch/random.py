@@ -129,7 +129,7 @@ class Default:
     def __getattr__(self, name: str) -> Any:
         if name in ("manual_seed", "seed", "set_state"):
             if running.tracers:
-                unrepeatable(f"it sets the state of torch's own generator ({name}), from which others draw too",
+                unrepeatable(f"it sets the state of torch's global generator ({name}), which other code draws from too",
                              SEED_CURE)
             for tracer in running.tracers:
                 FOLLOWED[tracer.level].seeded.add("cpu")

@@ -93,14 +93,14 @@ def call(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     if isinstance(FOREIGN.get(func), Refusal):
         return FOREIGN[func](*args, **kwargs)
     if autocast.ENABLED():
-        raise refused(f"{name} of a sparse tensor", "torch.autocast is on", "it without autocast")
+        raise refused(f"{name} of a sparse tensor", "torch.autocast is on", "call it without autocast")
     if meaning is not None and not (kwargs and meaning is matmul):
         return meaning(*args, **kwargs)
     if is_in_place(func, kwargs) or kwargs.get("out") is not None:
-        raise refused(f"{name} of a sparse tensor", "it writes to it", "the function that returns a new tensor")
+        raise refused(f"{name} of a sparse tensor", "it writes in place", "use the function that returns a new tensor")
     if "register" in name:
-        raise refused(f"{name} of a sparse tensor", "it is on the tape as the tensors that it is made of",
-                      "the hook of its values, before it is made")
+        raise refused(f"{name} of a sparse tensor", "a sparse tensor is recorded as its parts, indices and values",
+                      "set the hook on its values before making it")
     return recorded(tracer, func, args, kwargs)
 
 
@@ -155,7 +155,7 @@ def part(name: str, at: int) -> None:
 
     def read(x: Any) -> Any:
         if type(x) is SparseProxy and x._moved and name.startswith("_"):
-            raise refused(f"Tensor.{name} of a sparse tensor", "its numbers may stand in another order than torch's",
+            raise refused(f"Tensor.{name} of a sparse tensor", "its values may be in another order than torch's",
                           "x.coalesce() first")
         known = x._form.coalesced and not x._moved
         if not known:
@@ -178,7 +178,7 @@ def is_coalesced(x: Any) -> bool:
 @means("Tensor._nnz")
 def stored(x: Any) -> int:
     if x._moved:
-        raise refused("Tensor._nnz of a sparse tensor", "torch may store a number of it in several parts",
+        raise refused("Tensor._nnz of a sparse tensor", "torch may store one element in several parts",
                       "x.coalesce() first")
     return int(x._sparse_parts[-1].shape[0])
 
@@ -295,8 +295,8 @@ def making(func: Callable[..., Any], *args: Any, requires_grad: bool = False, **
     """Record a function that makes a sparse tensor."""
     if requires_grad:
         raise refused(f"{spelled(func)} with requires_grad=True",
-                      "the sparse tensor would be a leaf of torch's own tape",
-                      "tg.grad by the values that it is made of")
+                      "the sparse tensor would be a leaf of torch's own autograd graph",
+                      "tg.grad with respect to the values that it is made from")
     return recorded(tracer_of(leaves_of((args, list(kwargs.values())))), func, args, kwargs)
 
 
@@ -325,7 +325,7 @@ def size_of(func: Callable[..., Any], *parts: Any, **kwargs: Any) -> tuple[int, 
     sizes = (len(parts[0]) - 1, int(parts[1].max()) + 1)
     by_columns = func is torch.sparse_csc_tensor or kwargs.get("layout") is torch.sparse_csc
     if parts[2].ndim != 1:
-        raise refused(spelled(func), "how large it is depends on numbers", "its size as an argument")
+        raise refused(spelled(func), "its size depends on values", "pass its size as an argument")
     return sizes[::-1] if by_columns else sizes
 
 

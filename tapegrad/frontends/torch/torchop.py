@@ -65,8 +65,8 @@ def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
     if not objects:
         return given
     if any(True for i in objects for _ in tensors_in(args[i])):
-        raise UnknownFunction("a list or a tuple holds tensors, and objects that hold some", user_location(),
-                              "pass them as arguments of their own")
+        raise UnknownFunction("a list or tuple holds both tensors and objects that hold tensors", user_location(),
+                              "pass them as separate arguments")
     pairs = list(zip(tensors_in(args), tensors_in(given)))
 
     def place(x: Any) -> Any:
@@ -74,7 +74,7 @@ def around(args: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...]:
             return x
         found = [new for old, new in pairs if same_place(x, old)]
         if len(found) > 1:
-            raise UnknownFunction("an object holds a tensor that two of the arguments beside it may be",
+            raise UnknownFunction("an object holds a tensor that equals two of the other arguments",
                                   user_location(), "pass it once")
         return found[0] if found else x
     new = list(given)
@@ -147,15 +147,15 @@ class TorchOp(Op):
         y = self.impl(*args[:count], **dict(zip(names, args[count:])), **kwargs)
         if any(x._version != version for x, version in versions):
             options = ", ".join(f"{name}={value!r}" for name, value in kwargs.items() if value is not None)
-            what = f"{self.__name__}({options}) has written to one of its arguments, which no tape follows"
+            what = f"{self.__name__}({options}) wrote to one of its arguments, which cannot be recorded"
             raise MutationError(what, user_location(),
-                                "options by which it writes nothing, such as max_norm=None or inplace=False; "
-                                "tg.primitive and tg.rrule, for a function that returns what it writes")
+                                "options without writes, such as max_norm=None or inplace=False; or tg.primitive and "
+                                "tg.rrule with a function that returns the written value")
         if any(isinstance(part, Traced) for part in tensors_in(y)):
-            raise UnknownFunction(f"{self.__name__} is recorded whole, and uses traced values besides its arguments",
-                                  user_location(), "pass them as arguments")
+            raise UnknownFunction(f"{self.__name__} is recorded as one operation, but uses traced values that are not "
+                                  "its arguments", user_location(), "pass them as arguments")
         if absent and nones(y) != absent:
-            raise GuardError(f"{self.__name__} returned None where the tape has a tensor, or the other way round", None,
+            raise GuardError(f"{self.__name__} returned None where the tape has a tensor, or a tensor for None", None,
                              "trace the function again with these arguments")
         return y
 
@@ -280,7 +280,7 @@ class Vjp(OfOp):
         if type(dy) is ZeroTangent:
             return (ZERO,) * len(self.args)
         if self.op.final:
-            raise MissingRule(f"torch's derivatives of {self.op.__name__} may be wrong beyond the first gradient",
+            raise MissingRule(f"torch's higher derivatives of {self.op.__name__} may be wrong",
                               user_location(), self.op.cure)
         if tracer_of(leaves_of((dy, self.args))) is not None:
             return self.record(dy)
@@ -358,7 +358,7 @@ def vjp(op: TorchOp, y: Array, roots: list[Any], dy: Cotangent, create: bool, ag
     pairs = [(out, cast(part, out).expand(out.shape)) for out, part in given if out.requires_grad]
     known = [root for root in roots if root is not None]
     if given and known and not pairs and not autograd_records():
-        raise MissingRule(f"torch has no gradient of {op.__name__} here: its autograd does not record what is called",
+        raise MissingRule(f"torch has no gradient of {op.__name__} here: its autograd does not record this call",
                           user_location(), "torch.no_grad() in place of torch.inference_mode()")
     if not pairs or not known:
         return [None if root is None else torch.zeros_like(root) for root in roots]
@@ -390,8 +390,8 @@ def collectives_refused(op: TorchOp) -> Iterator[None]:
             yield
         except UserWarning as err:
             what = str(err).partition(": an autograd")[0]
-            raise MissingRule(f"torch has no gradient of {what}, which {op.__name__} calls on torch's own tape",
-                              user_location(), "torch.distributed.nn.functional there: all_reduce(x) has one") from None
+            raise MissingRule(f"torch has no gradient of {what}, which {op.__name__} calls", user_location(),
+                              "use torch.distributed.nn.functional there: its all_reduce(x) has one") from None
 
 
 def autograd_records() -> bool:

@@ -77,9 +77,9 @@ def is_followed(x: Any, value: Any) -> bool:
                            "memory location. "
                            "Please clone() the tensor before performing the operation.")
     if attached(x) is not x and torch.is_grad_enabled() and has_flow(value):
-        raise MutationError("a value with a gradient is written by way of x.detach() or x.data, and torch's own tape "
-                            "would know of it there alone",
-                            user_location(), "write to x itself, or the value's v.detach()")
+        raise MutationError("a value with a gradient is written by way of x.detach() or x.data, where torch's autograd "
+                            "would not see it either",
+                            user_location(), "write to x itself, or write v.detach()")
     return torch.is_grad_enabled() and attached(x) is x
 
 
@@ -162,21 +162,21 @@ class _Handle:
     """The handle of a registered hook; the hook is on the tape and cannot be removed."""
 
     def remove(self) -> None:
-        raise refused("the removal of a tensor's hook", "it is on the tape already", "a hook that is not registered")
+        raise refused("removing a tensor's hook", "the hook is recorded already", "a hook that is not registered")
 
 
 @torch_means("Tensor.register_hook")
 def register_hook(x: Any, hook: Callable[[Any], Any]) -> _Handle:
     """Replace the tensor by its hooked value: later uses pass their cotangents through the hook."""
     if x._view is not None and x._view.path:
-        raise refused("Tensor.register_hook of a view", "what the hook is behind is the whole tensor",
+        raise refused("Tensor.register_hook of a view", "the hook would apply to the whole tensor",
                       "x = tg.hook(fn, x)")
     op, tracer = views.peek(x), x._tracer
     if any(op in operands(other) and getattr(other.fn, "differentiable", True)
            for other in tracer.tape.ops[op.id:]):
         raise refused("Tensor.register_hook",
-                      "the tensor has been used before, and the hook would not see that part of its gradient",
-                      "the hook where the tensor is made, or x = tg.hook(fn, x)")
+                      "the tensor has been used before, and the hook would miss that part of its gradient",
+                      "set the hook where the tensor is made, or x = tg.hook(fn, x)")
     if op.fn is ops.hook:  # a hook on top of another would be called before it: both become one
         below, *captured = [tracer.proxy(arg, arg.val, tracer) for arg in op.args]
         put(x, hooked(_in_turn(ops.hook_function(op.kwargs["fn"], captured), hook), below))
@@ -236,7 +236,7 @@ def into_out(call: Callable[..., Any], func: Callable[..., Any], args: tuple[Any
     pairs = list(zip(out, result)) if isinstance(out, (tuple, list)) else [(out, result)]
     if any(plain(x).dtype != plain(y).dtype for x, y in pairs) and not _is_cast(func, args, kwargs, pairs):
         raise UnknownFunction(f"{spelled(func)} into a tensor of another dtype computes in that dtype", user_location(),
-                              "out.copy_(the call without out=); x.to(out.dtype) first")
+                              "out.copy_(result of the call without out=); or x.to(out.dtype) first")
     return tuple(map(put, out, result)) if isinstance(out, (tuple, list)) else put(out, result)
 
 
@@ -302,8 +302,8 @@ for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", 
     _becomes(_name)
 torch_means("Tensor.detach_", "detach_")(lambda x: put(x, ops.stop_gradient(ops.copy(x))))
 torch_refuses("Tensor.set_", "Tensor.resize_", "Tensor.resize_as_", "resize_as_",
-              why="the tensor would stand on other memory",
-              try_="torch.zeros of that shape, and a write into that; x.as_strided(...)")
+              why="the tensor would get other memory",
+              try_="make a torch.zeros of that shape and write into it; or x.as_strided(...)")
 
 
 # -- assignments to attributes
@@ -325,9 +325,9 @@ def _assign(name: str, instead: str) -> Callable[..., Any]:
         if isinstance(op, Call) and op.fn in (plainly, ops.stop_gradient) and op.args[0] is views.peek(x):
             return  # x.data = x.data, as module.to(...) does if the dtype stays
         if value is not None:
-            raise MutationError(f"x.{name} = y gives a traced tensor other memory", user_location(), instead)
+            raise MutationError(f"x.{name} = y cannot be recorded for a traced tensor", user_location(), instead)
     return refuse
 
 
 _sets("data", _assign("data", "x.copy_(y) under torch.no_grad(), or x = y"))
-_sets("grad", _assign("grad", "a variable of your own: tapegrad returns gradients"))
+_sets("grad", _assign("grad", "store it in a variable of your own: tapegrad returns gradients"))

@@ -41,5 +41,5 @@ def picture(tape: Tape, group: str | None = None) -> Picture:
         return found
     if group is None:
         return by_lines(tape)
-    raise ArgumentError(f"a picture of {len(found.boxes)} operations and so many long arrows cannot be read, nor drawn "
-                        "in good time", try_='group="line", or tape.to_networkx()')
+    raise ArgumentError(f"a picture of {len(found.boxes)} operations and so many long arrows would be unreadable and "
+                        "slow to draw", try_='group="line", or tape.to_networkx()')

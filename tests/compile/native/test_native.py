@@ -331,8 +331,8 @@ def test_what_is_missing_is_said(monkeypatch: Any) -> None:
         tg.compile(rational, mode="native")
     assert "pip install llvmlite" in str(err.value)
     monkeypatch.undo()
-    monkeypatch.setattr(machine, "fault", lambda: "a float lies elsewhere")
-    with pytest.raises(tg.ArgumentError, match="a float lies elsewhere"):
+    monkeypatch.setattr(machine, "fault", lambda: "a float not at the expected offset")
+    with pytest.raises(tg.ArgumentError, match="a float not at the expected offset"):
         tg.compile(rational, mode="native")
     monkeypatch.undo()
     machine.machine.cache_clear()
@@ -356,7 +356,7 @@ def test_versions_that_are_not_known_have_no_machine_code(monkeypatch: Any) -> N
 
 @pytest.mark.parametrize("name", [name for name in layouts.Layout._fields if name not in ("ndim",)])
 def test_another_layout_is_noticed(name: str) -> None:
-    assert "lies elsewhere" in layouts.fault(layouts.LAYOUT._replace(**{name: getattr(layouts.LAYOUT, name) + 8}))
+    assert "not at the expected offset" in layouts.fault(layouts.LAYOUT._replace(**{name: getattr(layouts.LAYOUT, name) + 8}))
 
 
 # -- small arrays

@@ -187,12 +187,12 @@ def test_cond_takes_the_branch_that_the_value_says() -> None:
     (lambda x: torch.autograd.grad(x.sum(), W * x)[0].sum(), RuntimeError, "not have been used"),
     (lambda x: grad(torch.sin)(x).sum(), RuntimeError, "scalar"),
     (lambda x: torch.autograd.grad((x * (z := W[0].clone().requires_grad_()).sin()).sum(), z)[0].sum(), tg.UnknownFunction, "no traced operation has used"),
-    (lambda x: torch.autograd.grad((x * (z := W[0].clone().requires_grad_()) * z.sin()).sum(), z)[0].sum(), tg.UnknownFunction, "outside of the trace"),
-    (lambda x: torch.autograd.grad((x * (z := W[0].clone().requires_grad_() * 2) * z.sin()).sum(), z)[0].sum(), tg.UnknownFunction, "outside of the trace"),
+    (lambda x: torch.autograd.grad((x * (z := W[0].clone().requires_grad_()) * z.sin()).sum(), z)[0].sum(), tg.UnknownFunction, "outside the trace"),
+    (lambda x: torch.autograd.grad((x * (z := W[0].clone().requires_grad_() * 2) * z.sin()).sum(), z)[0].sum(), tg.UnknownFunction, "outside the trace"),
     (lambda x: torch.autograd.grad(x.sum(), x, is_grads_batched=True)[0].sum(), tg.UnknownFunction, "is_grads_batched"),
     (lambda x: torch.autograd.grad((x * torch.normal(x)).sum(), x)[0].sum(), tg.UnknownFunction, "draws random numbers"),
     (lambda x: linearize(energy, x)[1](x), tg.UnknownFunction, "linearize"),
-    (lambda x: vmap(torch.sin, randomness="same")(x).sum(), tg.UnknownFunction, "draw each their own")])
+    (lambda x: vmap(torch.sin, randomness="same")(x).sum(), tg.UnknownFunction, "draw its own random numbers")])
 def test_what_has_no_gradient_is_refused(f: Callable[[Any], Any], error: type[Exception], match: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

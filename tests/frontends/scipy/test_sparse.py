@@ -469,7 +469,7 @@ def test_another_pattern_is_another_path_and_never_wrong_numbers() -> None:
         np.testing.assert_allclose(dA.toarray(), eA.toarray())
         np.testing.assert_allclose(dx, ex)
     for call in (lambda: tg.jvp(f, (first, X), (same, X)), lambda: tg.pullback(lambda A: A * 2, first)[1](same), lambda: tg.hvp(lambda A: (A @ X).sum())(first, same)):
-        with pytest.raises(tg.ArgumentError, match="numbers in other places"):
+        with pytest.raises(tg.ArgumentError, match="numbers in other positions"):
             call()
 
 
@@ -535,7 +535,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda A: ssl.eigs(A, k=1)[0].sum(), "eigs"),
     (lambda A: ssl.spilu(A.tocsc()).solve(X).sum(), "spilu"),
     (lambda A: ssl.inv(A.tocsc()).sum(), "inv"),
-    (lambda A: ssl.spsolve(A.tocsc(), A.tocsc()).sum(), "sparse right side"),
+    (lambda A: ssl.spsolve(A.tocsc(), A.tocsc()).sum(), "sparse right-hand side"),
     (lambda A: ssl.splu(A.tocsc()).L.sum(), r"splu\(A\)\.L"),
     (lambda A: (A / A).sum(), "two sparse matrices"),
     (lambda A: A.toarray(None, np.zeros((3, 3))).sum(), "out="),

@@ -100,7 +100,7 @@ def scripted(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_what_torch_jit_compiled_is_refused_by_its_name() -> None:
-    with pytest.raises(tg.UnknownFunction, match=r"scripted, which torch\.jit compiled and torch does not let others see"):
+    with pytest.raises(tg.UnknownFunction, match=r"scripted, which torch\.jit compiled and torch does not expose"):
         tg.grad(lambda x: scripted(x), torch.ones(3))
 
 
