@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from tapegrad.bridges.pytensor_functions import to_pytensor
     from tapegrad.bridges.torch_functions import to_torch
     from tapegrad.compile.compiling import compile, value_and_grad
-    from tapegrad.compile.exchange import from_fx
+    from tapegrad.compile.curvature import divergence, gauss_newton_product, laplacian
+    from tapegrad.compile.fx_import import from_fx
     from tapegrad.compile.hessian_product import hvp
     from tapegrad.compile.jacobian import hessian, jacfwd, jacobian, jacrev, value_and_jacobian
     from tapegrad.compile.path import RetraceWarning
     from tapegrad.compile.sparse import sparse_hessian, sparse_jacobian
-    from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
     from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
     from tapegrad.debug.explain import Explanation, explain
     from tapegrad.debug.finite import raise_on_nan

@@ -15,7 +15,7 @@ import numpy as np
 from tapegrad.compile.compiling import value_and_grad as compiled
 from tapegrad.distributed import digest
 from tapegrad.distributed.checkpoint import read, written
-from tapegrad.distributed.team import Agreed, rank, size, team
+from tapegrad.distributed.team import SharedValue, rank, size, team
 from tapegrad.errors import ArgumentError, DistributedError, user_location
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.replay.random_state import hold
@@ -226,13 +226,13 @@ class DataParallel:
         if size() == 1:
             return part.rows, part.numbers
         name, batch = self.__name__, ", ".join(map(str, self.batch))
-        said = [Agreed(self._program, f"{name} is another program, or has other options, than on other ranks",
+        said = [SharedValue(self._program, f"{name} is another program, or has other options, than on other ranks",
                        "the same source on all; call functions in the same order"),
-                Agreed(agreed[0], f"arguments or results of {name} have other dtypes, shapes or nesting than on other "
-                                  "ranks", "the same on all, but for the rows of the batch"),
-                Agreed(agreed[1], f"arguments of {name} besides {batch} have other values than on other ranks",
+                SharedValue(agreed[0], f"arguments or results of {name} have other dtypes, shapes or nesting than on "
+                            "other ranks", "the same on all, but for the rows of the batch"),
+                SharedValue(agreed[1], f"arguments of {name} besides {batch} have other values than on other ranks",
                        "the same numbers on all: the same seed, or broadcast them from one"),
-                Agreed(agreed[2], f"the batch {batch} of {name} is another than on other ranks",
+                SharedValue(agreed[2], f"the batch {batch} of {name} is another than on other ranks",
                        "the whole arrays on each rank; sharded=True where each has rows of its own")]
         return team(self.timeout).sum(said, part.rows, part.numbers, failed)
 

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import tapegrad as tg
-from tapegrad.compile.earlier_call import EarlierCall
-from tapegrad.tree.unchanged import Intricate, Unchanged
+from tapegrad.compile.flatten_cache import FlattenedCall
+from tapegrad.tree.unchanged import Unchanged, Uncheckable
 
 
 class Settings:
@@ -155,7 +155,7 @@ def test_arguments_by_name_in_another_order() -> None:
 
 def test_what_a_call_holds_of_arguments_is_not_kept() -> None:
     m, x = Model(), torch.ones(2, 3)
-    earlier = EarlierCall(loss, (m, x), {"by": 2.0})
+    earlier = FlattenedCall(loss, (m, x), {"by": 2.0})
     assert not any(leaf is x for leaf in earlier.leaves)
     assert earlier.leaves_of((m, 2.0 * x), {"by": 3.0})[-1] == 3.0  # type: ignore[index]
     assert earlier.leaves_of((m, x[0]), {"by": 3.0}) is None
@@ -168,8 +168,8 @@ def test_what_may_change_by_itself_is_looked_at_in_full() -> None:
     m = Model()
     for odd in (np.array(["a"]), bytearray(b"a"), iter([1]), np.array([None])):
         m.odd = odd
-        with pytest.raises(Intricate):
-            EarlierCall(loss, (m, torch.ones(2, 3)), {})
+        with pytest.raises(Uncheckable):
+            FlattenedCall(loss, (m, torch.ones(2, 3)), {})
     assert Unchanged([])()
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import tapegrad as tg
-from tapegrad.trace import closed_world
-from tapegrad.trace.references import Routes
+from tapegrad.trace import reference_cache
+from tapegrad.trace.reference_search import ReferenceSearch
 
 PACKAGE = '''
 import collections
@@ -129,8 +129,8 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def children(self: Any, node: Any) -> Any:
         nodes.append(node)
         return known(self, node)
-    known = Routes.children
-    monkeypatch.setattr(Routes, "children", children)
+    known = ReferenceSearch.children
+    monkeypatch.setattr(ReferenceSearch, "children", children)
     return nodes
 
 
@@ -176,17 +176,17 @@ def test_a_package_that_tells_objects_by_their_ids(package: Any) -> None:
 
 
 def test_worlds_are_few(package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closed_world, "_worlds", {})
-    for number in range(closed_world.KEPT + 2):
+    monkeypatch.setattr(reference_cache, "_worlds", {})
+    for number in range(reference_cache.KEPT + 2):
         kind = type(f"Model{number}", (package.Model,), {"__module__": package.__name__})
         tg.grad(lambda model, x: model(x), kind(), torch.ones(2))
-    assert len(closed_world._worlds) == closed_world.KEPT
+    assert len(reference_cache._worlds) == reference_cache.KEPT
 
 
 def test_what_is_used_stays(package: Any, followed: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closed_world, "_worlds", {})
+    monkeypatch.setattr(reference_cache, "_worlds", {})
     tg.grad(lambda model, x: model(x), package.Model(), torch.ones(2))
-    for number in range(closed_world.KEPT + 2):
+    for number in range(reference_cache.KEPT + 2):
         kind = type(f"Model{number}", (package.Model,), {"__module__": package.__name__})
         tg.grad(lambda model, x: model(x), kind(), torch.ones(2))
         followed.clear()
@@ -196,7 +196,7 @@ def test_what_is_used_stays(package: Any, followed: list[Any], monkeypatch: pyte
 
 def test_what_moves_to_the_next_list_is_noticed() -> None:
     first, second, third = [object()], list[Any](), [object()]
-    world = closed_world.ClosedWorld({id(x): x for x in (first, second, third)}, {}, {}, {}, lambda x: False, lambda x: False)
+    world = reference_cache.ReferenceCache({id(x): x for x in (first, second, third)}, {}, {}, {}, lambda x: False, lambda x: False)
     assert world.changed() == []
     second.append(first.pop())
     assert world.changed() == [first, second]

@@ -15,7 +15,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.trace.conversions import Conversions
-from tapegrad.trace.imported_names import holders
+from tapegrad.trace.replaceable_names import holders
 
 HELPER = '''
 import functools
