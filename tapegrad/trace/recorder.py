@@ -80,8 +80,8 @@ class Tracer:
 
     __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "error",
                  "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "modes", "once",
-                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "retention", "settings", "silenced",
-                 "special", "tape", "unseen", "written")
+                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "retention", "settings",
+                 "silenced", "special", "tape", "unseen", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False,
                  once: Retention | None = None,
