@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from tapegrad.bridges.pytensor_functions import to_pytensor
     from tapegrad.bridges.torch_functions import to_torch
     from tapegrad.compile.compiling import compile, value_and_grad
-    from tapegrad.compile.exchange import from_fx
+    from tapegrad.compile.curvature import divergence, gauss_newton_product, laplacian
+    from tapegrad.compile.fx_import import from_fx
     from tapegrad.compile.hessian_product import hvp
     from tapegrad.compile.jacobian import hessian, jacfwd, jacobian, jacrev, value_and_jacobian
     from tapegrad.compile.path import RetraceWarning
     from tapegrad.compile.sparse import sparse_hessian, sparse_jacobian
-    from tapegrad.compile.traces import divergence, gauss_newton_product, laplacian
     from tapegrad.compile.wirtinger import holomorphic_derivative, wirtinger
     from tapegrad.debug.explain import Explanation, explain
     from tapegrad.debug.finite import raise_on_nan
@@ -108,12 +108,12 @@ LATER = {
     "bridges.pytensor_functions": ("to_pytensor",),
     "bridges.torch_functions": ("to_torch",),
     "compile.compiling": ("compile", "value_and_grad"),
-    "compile.exchange": ("from_fx",),
+    "compile.fx_import": ("from_fx",),
     "compile.jacobian": ("hessian", "jacfwd", "jacobian", "jacrev", "value_and_jacobian"),
     "compile.hessian_product": ("hvp",),
     "compile.path": ("RetraceWarning",),
     "compile.sparse": ("sparse_hessian", "sparse_jacobian"),
-    "compile.traces": ("divergence", "gauss_newton_product", "laplacian"),
+    "compile.curvature": ("divergence", "gauss_newton_product", "laplacian"),
     "compile.wirtinger": ("holomorphic_derivative", "wirtinger"),
     "debug.explain": ("Explanation", "explain"),
     "debug.finite": ("raise_on_nan",),

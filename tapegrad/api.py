@@ -19,7 +19,7 @@ from tapegrad.tape.check import check
 from tapegrad.tape.facade import does
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
-from tapegrad.trace.outside_arrays import WITNESSES
+from tapegrad.trace.global_arrays import OBSERVERS
 
 
 def later(module: str, name: str) -> Callable[..., Any]:
@@ -39,7 +39,7 @@ Checkpoint.puller = staticmethod(later("tapegrad.transforms.checkpoint", "pulled
 Steps.puller = staticmethod(later("tapegrad.transforms.steps", "steps_pulled"))
 Steps.sweeper = staticmethod(later("tapegrad.transforms.steps", "steps_swept"))
 Steps.differ = staticmethod(later("tapegrad.transforms.steps", "steps_differed"))
-Steps.faster = staticmethod(later("tapegrad.compile.steps", "fast"))
+Steps.faster = staticmethod(later("tapegrad.compile.compiled_steps", "fast"))
 Solver.compiled = staticmethod(later("tapegrad.compile.compiling", "compile"))
 Solver.jacobian = staticmethod(later("tapegrad.transforms.implicit", "jacobian"))
 RULES.update(
@@ -49,7 +49,7 @@ RULES.update(
     integral=later("tapegrad.transforms.integral", "gradients"),
     ode=later("tapegrad.transforms.ode", "gradients"))
 TANGENTS.update(ode=later("tapegrad.transforms.ode", "tangent"))
-WITNESSES.append(later("tapegrad.compile.watch.observer", "Observer"))
+OBSERVERS.append(later("tapegrad.compile.watch.observer", "Observer"))
 register("each number", later("tapegrad.transforms.vectorize", "of_each_number"))
 
 does("check")(check)
@@ -89,8 +89,8 @@ def _lowered(tape: Tape, backend: str, device: Any) -> Tape:
 
 @does("step")
 def _step(tape: Tape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from tapegrad.debug.execution import leaves_of
     from tapegrad.debug.step import Stepper
-    from tapegrad.debug.walk import leaves_of
     return Stepper(tape, leaves_of(tape, args, kwargs))
 
 

@@ -232,7 +232,7 @@ def user_location() -> Location:
     return Location(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
-HEARERS: list[Callable[[TapeError], None]] = []  # callbacks for each refusal, by which the running trace records it
+REFUSAL_CALLBACKS: list[Callable[[TapeError], None]] = []  # called for each refusal: the running trace records it
 
 
 class TapeError(Exception):
@@ -255,7 +255,7 @@ class TapeError(Exception):
         if try_:
             lines.append(f"  try: {try_}")
         Exception.__init__(self, "\n".join(lines))  # no other base: a ReplayError may have any class as one
-        for hear in HEARERS if self.refuses else ():
+        for hear in REFUSAL_CALLBACKS if self.refuses else ():
             hear(self)
 
 

@@ -28,7 +28,7 @@ from tapegrad.tape.tape import Call, Tape
 from tapegrad.transforms.walk import Walk
 
 X = np.array([-1.5, -0.2, 0.3, 2.0])
-TABLES: tuple[Any, ...] = (entries.OPS, registry.FOREIGN, registry.REGISTERED, systems.SYSTEMS, BACKENDS, ops.multiply.lower)
+TABLES: tuple[Any, ...] = (entries.OPS, registry.DISPATCH, registry.REGISTERED, systems.SYSTEMS, BACKENDS, ops.multiply.lower)
 assert BACKENDS["native"] is native.native  # it registers itself when it is imported, which is not inside a test
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.compile.earlier_call import LeavesOfCalls
+from tapegrad.compile.flatten_cache import ArgumentFlattener
 from tapegrad.errors import ArgumentError
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.inputs import argument_names
@@ -61,7 +61,7 @@ class Unpacked:
         """Have a Python function take the arguments apart."""
         self.lines.clear()
         text = f"[_, {', '.join(self.leaves)}]" if self.leaves else "[_]"
-        self.lines.append(f"{text} = {self.name(LeavesOfCalls(self.tape), 'leaves_of_call')}(args, kwargs, miss)")
+        self.lines.append(f"{text} = {self.name(ArgumentFlattener(self.tape), 'leaves_of_call')}(args, kwargs, miss)")
         self.flat()
         return "*args, **kwargs"
 
@@ -329,7 +329,7 @@ def nest_of(structure: Structure, leaves: Sequence[int], mirror: bool) -> Nest:
         return Nested(Built(structure.gradient if mirror else structure.build), tuple(leaves))
 
 
-class Opened(NamedTuple):
+class FromAttributes(NamedTuple):
     """Makes an object of a class from its attributes, without calling `__init__`."""
 
     cls: type
@@ -369,7 +369,7 @@ def _text(nest: Nest, texts: Sequence[str], name: Name) -> str:
         return f"[{', '.join(inside)}]"
     if nest.make is dict:
         return f"{{{', '.join(f'{key!r}: {text}' for key, text in zip(nest.keys, inside))}}}"
-    return f"{name(nest.make, 'instance' if type(nest.make) is Opened else 'nest')}({', '.join(inside)})"
+    return f"{name(nest.make, 'instance' if type(nest.make) is FromAttributes else 'nest')}({', '.join(inside)})"
 
 
 def _nest(node: Any, leaves: Sequence[int], mirror: bool, seen: set[int]) -> Nest:
@@ -389,7 +389,7 @@ def _nest(node: Any, leaves: Sequence[int], mirror: bool, seen: set[int]) -> Nes
     if isinstance(node, Bound) and mirror:
         return _nest(node.children[1], leaves, mirror, seen)
     if type(node) is Instance and mirror and is_open(node.cls):
-        return Nested(Opened(node.cls, tuple(node.names)),
+        return Nested(FromAttributes(node.cls, tuple(node.names)),
                       tuple([_nest(child, leaves, mirror, seen) for child in node.children]))
     if not isinstance(node, Container) or (node.type not in (tuple, list, dict) and not is_named(node)):
         raise _Intricate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tapegrad.compile.choice import Choice, choice_of, chosen
+from tapegrad.compile.constant_lookup import Lookup, chosen, lookup_of
 from tapegrad.compile.effects import Effects
 from tapegrad.compile.path import Path, spent_on
 from tapegrad.compile.watch.freshness import Freshness
@@ -15,7 +15,7 @@ from tapegrad.numbers.systems import has_others
 from tapegrad.ops import default_rng, draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.structure import unpacked
-from tapegrad.replay.warning_errors import may_lose
+from tapegrad.replay.warning_errors import drops_warnings
 from tapegrad.tape.subtape import exchanges
 from tapegrad.tape.tape import Call, Guard, Input, Tape
 from tapegrad.trace.guards import FIXED
@@ -54,7 +54,7 @@ class Attempt:
         self.observer: Observer | None = None
         self.path: Path | None = None
         self.fresh: Freshness | None = None
-        self.choice: Choice | None = None
+        self.choice: Lookup | None = None
         self.loses, self.stale = False, list[Path]()
         self.effects: Pending | None = None  # writes applied once the call has succeeded
         self.call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
@@ -99,9 +99,9 @@ class Attempt:
         stored, before = None, tape.result
         if self.effects is not None and self.effects.writes:
             stored = Effects(self.effects, *call)
-            if stored.parts_ways is not None:
-                self.compiled.told_apart(stored.parts_ways.what, self.effects.line(stored.parts_ways))
-            if stored.unfit is None:
+            if stored.changes_key is not None:
+                self.compiled.warn_key_changes(stored.changes_key.what, self.effects.line(stored.changes_key))
+            if stored.why_no_subtape is None:
                 stored.join(tape)
         kept = self._keeps(tape, stored)
         if stored is not None:
@@ -127,15 +127,15 @@ class Attempt:
         if why:
             compiled.refuse(path, why, where, observer.cure)
             return False
-        self.loses = may_lose(tape)
+        self.loses = drops_warnings(tape)
         return not compiled.join(self, path, tape)
 
     def _unrepeatable(self, tape: Tape, stored: Effects | None, fresh: Freshness) -> tuple[str, Location | None]:
         """Return why a tape cannot replace the program, apart from the observed reasons, and where; "" if it can."""
         assert self.path is not None
         if self.effects is not None and stored is not None:
-            if stored.unfit is not None:
-                return stored.unfit.what, self.effects.line(stored.unfit)
+            if stored.why_no_subtape is not None:
+                return stored.why_no_subtape.what, self.effects.line(stored.why_no_subtape)
             if not self.compiled.backend.stores(stored.samples):
                 return self.effects.told()
         if len(fresh.places) > MANY and self._seconds_of(fresh) > self.path.last / 2:
@@ -167,7 +167,7 @@ class Attempt:
         assert path is not None
         others = [other.skeleton for other in self.paths if other is not path and other.state == "traced"]
         whole = not any(map(is_checkpoint, tape.ops))  # the skeleton's operations are those of the tape
-        choice = choice_of(path.skeleton, others) if compiled.backend.looks_up and whole else None
+        choice = lookup_of(path.skeleton, others) if compiled.backend.looks_up and whole else None
         made = None if choice is None else chosen(tape, path.skeleton, choice)
         if made is None:
             return tape

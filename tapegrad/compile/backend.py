@@ -204,7 +204,7 @@ def own(x: Any) -> Any:
     return x.copy(order="K") if isinstance(x, np.ndarray) else x.clone() if is_tensor(x) else x
 
 
-def unfolded(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
+def with_inlined_checkpoints(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
     """Return an optimised tape of plain calls and loops. Checkpoints are inlined last, so that no pass merges their
     calls with the repetition in the sweep.
     """
@@ -213,7 +213,7 @@ def unfolded(tape: Tape, passes: Sequence[Pass] = DEFAULT) -> Tape:
     return flat if flat is best else optimise(flat, [each for each in passes if each in EXACT])
 
 
-def last_uses_told(tape: Tape) -> Tape:
+def with_reusable_states(tape: Tape) -> Tape:
     """Return a tape on which the sweep over a long loop may overwrite the loop's kept states, if it is their only user.
     """
     if not any(hasattr(op.fn, "last") for op in tape.ops):
@@ -256,7 +256,7 @@ def _numpy(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
         return choose("native", device, mode, passes)
     if mode not in MODES:
         raise ArgumentError(f"there is no mode {mode!r}", None, " or ".join(f'mode="{name}"' for name in MODES))
-    return Backend(lambda tape: last_uses_told(unfolded(tape, passes)), mode)
+    return Backend(lambda tape: with_reusable_states(with_inlined_checkpoints(tape, passes)), mode)
 
 
 @cache

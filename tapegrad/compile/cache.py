@@ -12,7 +12,7 @@ from weakref import WeakMethod
 
 from tapegrad.compile.attempt import LOST, SPARSE, Attempt, draws
 from tapegrad.compile.backend import KEPT, Backend, First
-from tapegrad.compile.by_name import ByName
+from tapegrad.compile.derived_function import DerivedFunction
 from tapegrad.compile.effects import apart
 from tapegrad.compile.log import compiled_text, failed, logs, say
 from tapegrad.compile.numpy.function import Miss, Unfit
@@ -31,10 +31,10 @@ from tapegrad.tape.subtape import exchanges
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.guards import SURROUNDINGS, surrounded
 from tapegrad.trace.inputs import flatten_call
+from tapegrad.trace.shared_arguments import is_doubled
 from tapegrad.trace.tracer import record
-from tapegrad.trace.twins import is_doubled
 from tapegrad.trace.write_back import settle
-from tapegrad.transforms.dropping import drop_large
+from tapegrad.transforms.value_dropping import drop_large
 from tapegrad.transforms.watched import WATCHES, context, watch
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Walk, leaves_of
@@ -49,7 +49,7 @@ R = TypeVar("R")
 Make = Callable[[Attempt, Callable[..., Any], tuple[Any, ...], dict[str, Any]], First]
 
 
-class Compiled(ByName, Generic[P, R]):
+class Compiled(DerivedFunction, Generic[P, R]):
     """A function that runs the tape that fits a call, or is traced if none fits. `Path` defines when a path is
     compiled.
 
@@ -132,7 +132,7 @@ class Compiled(ByName, Generic[P, R]):
                                             kwargs, leaves_of((args, kwargs)))
                 check_call(self.__name__, result, fresh.result)
             if tried:
-                entry.note_left(self.stats.hits, self._tapes)
+                entry.note_bailout(self.stats.hits, self._tapes)
             elif self._entries[key][:1] != (entry,) or entry.first is not None:
                 self._to_front(key, entry)
             return result
@@ -337,7 +337,7 @@ class Compiled(ByName, Generic[P, R]):
         path.refuse(why)
         self._warn("refused", describe(self.__name__, why, where, cure))
 
-    def told_apart(self, what: str, where: Any) -> None:
+    def warn_key_changes(self, what: str, where: Any) -> None:
         """Warn, once, that each call changes what tapes are specialised to, so that no path recurs."""
         self._changing += 1
         if self._changing == CHANGING:

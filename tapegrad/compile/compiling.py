@@ -21,7 +21,7 @@ from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.trace.value_retention import Economy
+from tapegrad.trace.value_retention import Retention
 from tapegrad.transforms.flat_gradient import flatgrad
 from tapegrad.transforms.grad import grad, gradients_of
 from tapegrad.transforms.loop_types import NoLoop
@@ -76,7 +76,7 @@ def compile(f: Any, *, backend: BackendName | None = None, device: Any = None, m
         return chosen.compile(f)
 
     def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-        tape = record(fn, args, kwargs, DEFAULT, once=Economy(sweeps=False), observer=attempt.observer,
+        tape = record(fn, args, kwargs, DEFAULT, once=Retention(sweeps=False), observer=attempt.observer,
                       found=attempt.find(fn, args, kwargs), replays=attempt.compared)
         result = recorded_result(tape)
         if not attempt.keeps(tape):
@@ -125,16 +125,16 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
     given, seed = seed, (seed, None) if has_aux else seed
 
     def make(attempt: Attempt, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> First:
-        economy = Economy()
+        retention = Retention()
         with collector:
             found = attempt.find(fn, args, kwargs)
-            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=economy, observer=attempt.observer, found=found,
+            tape = record(fn, args, kwargs, DEFAULT, grad=True, once=retention, observer=attempt.observer, found=found,
                           wanted=asked, replays=attempt.compared)
             if has_aux:
                 pair_of(tape.result.val)
             if not attempt.keeps(tape):
                 value = recorded_result(tape)
-                return First(None, (value, gradients_of(tape, seed, economy=economy)))
+                return First(None, (value, gradients_of(tape, seed, retention=retention)))
             stores = attempt.stored is not None
             begun = (seed, None) if stores else seed
             general = attempt.general(tape)
@@ -148,7 +148,7 @@ def value_and_grad(f: Callable[P, R], argnums: Argnums = 0, has_aux: bool = Fals
                 result = recorded_result(flat)
                 return First(flat, apart(result, True)[0] if stores else result)
             value = recorded_result(tape)
-            return First(short, (value[0] if stores else value, gradients_of(tape, begun, economy=economy)))
+            return First(short, (value[0] if stores else value, gradients_of(tape, begun, retention=retention)))
 
     def plainly(*args: Any, **kwargs: Any) -> Any:
         return grad(f, *args, seed=given, argnums=argnums, captured=captured, has_aux=has_aux, **kwargs)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.compile.earlier_call import EarlierCall
+from tapegrad.compile.flatten_cache import FlattenedCall
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.object_state import attributes as own_dict
@@ -18,15 +18,15 @@ from tapegrad.numbers.tensors import is_memory, is_tensor, to_host
 from tapegrad.ops.structure import pack
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
+from tapegrad.trace.deferred_writes import AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
 from tapegrad.trace.inputs import flatten_call
-from tapegrad.trace.put_off import AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
-from tapegrad.trace.stored import FIXED, Fixed, Form, Given, Nested, Result, Stored, Thing
+from tapegrad.trace.stored_values import FIXED, Fixed, Form, Given, Nested, Result, Stored, Thing
 from tapegrad.trace.write_back import Pending, Place
 from tapegrad.tree.copies import base_of, class_of
 from tapegrad.tree.flatten import Structure, Walk, is_leaf
 from tapegrad.tree.modules import is_module
 from tapegrad.tree.nodes import Container, Leaf, Static
-from tapegrad.tree.unchanged import Intricate
+from tapegrad.tree.unchanged import Uncheckable
 
 VAIN = 4  # calls in a row with changed objects, after which no call is kept
 Value = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
@@ -64,16 +64,16 @@ class Effects:
         self.samples: list[Any] = []
         self.key: list[Any] = []
         self.targets: list[Target] = []
-        self.unfit: Place | None = None
-        self.parts_ways = next((place for write, place in pending.writes if _parts_ways(write, place)), None)
+        self.why_no_subtape: Place | None = None
+        self.changes_key = next((place for write, place in pending.writes if _changes_key(write, place)), None)
         for (write, place), stored in zip(pending.writes, pending.stored):
             try:
                 self.targets.append(self._target(write, stored))
             except _Unfit:
-                self.unfit = place
+                self.why_no_subtape = place
                 break
         self.count = len(self.things)
-        self.last: EarlierCall | None = None
+        self.last: FlattenedCall | None = None
         self.vain = 0
         self.things, self.at = [], {}  # belong to this call only
         self.kinds = list(map(_as_kind, self.samples))
@@ -159,17 +159,17 @@ class Effects:
                 if (known := last.leaves_of(args, kwargs)) is not None:
                     self.vain = 0
                     return known, last.things
-            except Intricate:
+            except Uncheckable:
                 pass
         self.vain += 1
         walks: list[Walk] = []
         try:
             _, leaves, _ = flatten_call(self.f, args, kwargs, walks)
             if self.vain <= VAIN:
-                self.last = EarlierCall(self.f, args, kwargs)
+                self.last = FlattenedCall(self.f, args, kwargs)
         except TapeError:
             return None
-        except Intricate:
+        except Uncheckable:
             self.vain = VAIN
         things = _things(walks)
         if len(things) != self.count or any(target.cls is not None and class_of(things[target.number]) is not target.cls
@@ -213,7 +213,7 @@ def _write(x: Any, table: str | None, values: Sequence[tuple[Any, Any]], appende
         base.extend(holder, appended)
 
 
-def _parts_ways(write: Any, place: Place) -> bool:
+def _changes_key(write: Any, place: Place) -> bool:
     """Return whether a write changes what the next call is specialised to: the length of a container, a flag or name,
     or a number of a module that is not an input.
     """

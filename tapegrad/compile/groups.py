@@ -36,7 +36,7 @@ class Batch:
         self.__name__ = f"batch({', '.join(names[:SHOWN] + ['...'] * (len(names) > SHOWN))})"
 
 
-class Joined:
+class StackedResults:
     """A stack of all values that a loop has collected, between other values, as a function of their tuple and these."""
 
     aliases = None
@@ -107,7 +107,7 @@ def _joined(walk: Walk, op: Operation) -> Operation | None:
     if count < MANY or found[before:before + count] != [(whole, k) for k in range(count)]:
         return None
     args = whole, *op.args[:before], *op.args[before + count:]
-    return walk.new.push(Call(Joined(before, count), tuple(map(walk.bind, args)), None, op.val).at(op))
+    return walk.new.push(Call(StackedResults(before, count), tuple(map(walk.bind, args)), None, op.val).at(op))
 
 
 def _taken(walk: Walk, op: Operation) -> Operation | None:
@@ -184,7 +184,7 @@ def ungrouped(tape: Tape) -> Tape:
                 at[call] = walk.new.push(Call(call.fn, args, call.kwargs, call.val).at(call))
             inner[op] = [at[y] for y in op.fn.results]
             walk.stand_in(op, inner[op][0])
-        elif isinstance(op.fn, (Joined, Taken)):
+        elif isinstance(op.fn, (StackedResults, Taken)):
             walk.stand_in(op, op.fn.expanded(walk, op))
         elif is_loop(op):
             loop: Any = walk.keep(op)

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.compile.by_name import OfCompiled
 from tapegrad.compile.cache import NONE
+from tapegrad.compile.derived_function import CompiledDerivative
 from tapegrad.compile.jacobian import TENSORS, asked_for, compiled_for_numpy
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError
@@ -56,7 +56,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0) -> Product:
     return Product(f, product, functools.partial(anew, hvp, f, argnums))
 
 
-class Product(OfCompiled):
+class Product(CompiledDerivative):
     """The product of a Hessian and a vector: compiled for numbers and arrays, computed directly for tensors."""
 
     def __init__(self, f: Callable[..., Any], product: Callable[..., Any], again: Callable[[], Any]) -> None:

@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.by_name import OfCompiled
 from tapegrad.compile.cache import NONE
 from tapegrad.compile.compiling import compile
+from tapegrad.compile.derived_function import CompiledDerivative
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.cotangents import dtype_of, shape_of
@@ -69,7 +69,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "aut
            [0., 0., 6.]])
     """
     made = Sweeps.blocks_and_aux if has_aux else Sweeps.blocks
-    return Derivative(f, asked_for(argnums, "jacobian"), *way_of(mode, chunk_size), made, has_aux=has_aux)
+    return Derivative(f, asked_for(argnums, "jacobian"), *checked_mode(mode, chunk_size), made, has_aux=has_aux)
 
 
 def jacfwd(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Derivative:
@@ -100,7 +100,7 @@ def value_and_jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: Direct
     (array([3., 6.]), array([[3., 0., 1.],
            [0., 3., 2.]]))
     """
-    return Derivative(f, asked_for(argnums, "value_and_jacobian"), *way_of(mode, chunk_size), _with_value,
+    return Derivative(f, asked_for(argnums, "value_and_jacobian"), *checked_mode(mode, chunk_size), _with_value,
                       has_aux=has_aux)
 
 
@@ -119,13 +119,13 @@ def hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None 
            [ 0., 12.]])
     """
     asked = asked_for(argnums, "hessian")
-    made = Derivative(gradient_of(f, asked, has_aux), asked, *way_of("forward", chunk_size),
+    made = Derivative(gradient_of(f, asked, has_aux), asked, *checked_mode("forward", chunk_size),
                       Sweeps.blocks_and_aux if has_aux else Sweeps.blocks, has_aux=has_aux)
     made.named(f, functools.partial(anew, hessian, f, argnums, chunk_size, has_aux))
     return made
 
 
-def way_of(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
+def checked_mode(mode: str, chunk_size: int | None) -> tuple[str, int | None]:
     """Return the mode and chunk size of a sweep. Raises ArgumentError for invalid ones."""
     if mode not in get_args(Direction):
         raise ArgumentError(f"there is no mode {mode!r}", None, f"one of {', '.join(map(repr, get_args(Direction)))}")
@@ -342,7 +342,7 @@ class Rows:
         return self.layout.of_inputs(gradients_of(self.tape, self.layout.seed(dict(zip(self.places, cotangents)))))
 
 
-class Derivative(OfCompiled):
+class Derivative(CompiledDerivative):
     """A function of f's arguments that returns the derivative of its value, or another function `made` of the sweeps.
 
     Each call runs `f` once, and sweeps its tape. Frequent arguments of one kind have all of that compiled as a function

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from tapegrad.compile.backend import Backend
-from tapegrad.compile.choice import Choice
-from tapegrad.compile.earlier_call import EarlierCalls
+from tapegrad.compile.constant_lookup import Lookup
 from tapegrad.compile.effects import Effects
+from tapegrad.compile.flatten_cache import FlattenCache
 from tapegrad.compile.numpy.function import Miss
 from tapegrad.compile.skeleton import Skeleton
 from tapegrad.compile.watch.freshness import Freshness
@@ -24,7 +24,7 @@ from tapegrad.errors import Location, user_frame
 from tapegrad.progress import Work
 from tapegrad.replay.warning_errors import is_calm
 from tapegrad.tape.tape import Tape
-from tapegrad.tree.signature import Reached
+from tapegrad.tree.signature import NamedObjects
 
 STRICT = "that NumPy's warnings are errors"
 FIRST = 4  # tapes that a dispatcher tries, at most
@@ -157,7 +157,7 @@ class Entry:
     __slots__ = ("apart", "backend", "built", "choice", "earlier", "exchanges", "first", "fresh", "hits", "is_compiled",
                  "left", "lock", "loses", "ran", "reached", "run", "stored", "tape")
 
-    def __init__(self, tape: Tape, backend: Backend, fresh: Freshness | None, choice: Choice | None,
+    def __init__(self, tape: Tape, backend: Backend, fresh: Freshness | None, choice: Lookup | None,
                  ran: set[CodeType], loses: bool, exchanges: bool, stored: Effects | None,
                  built: Callable[[], Callable[[int, float, str], None] | None]) -> None:
         self.tape, self.backend, self.fresh, self.choice, self.ran = tape, backend, fresh, choice, ran
@@ -166,11 +166,12 @@ class Entry:
         self.exchanges = exchanges  # has calls that other processes wait for
         self.stored = stored  # the writes of its calls, whose values are results of the tape
         reached = tape.structure.reached
-        self.reached: Reached | None = reached if reached is not None and reached.may_be_among(tape.structure) else None
+        among = reached is not None and reached.may_be_among(tape.structure)
+        self.reached: NamedObjects | None = reached if among else None
         # the program may compare ids, so no call may pass one array twice
         self.apart = (sum(hasattr(x.val, "shape") for x in tape.inputs) > 1
                       and any("id" in code.co_names for code in ran))
-        self.earlier = EarlierCalls(tape.structure)
+        self.earlier = FlattenCache(tape.structure)
         self.first: Any = None  # the function that a dispatcher calls without further checks
         self.left = self.hits = 0  # calls left to Python, and hits at the last check
         self.run, self.is_compiled, self.lock = self.compile_and_run, False, threading.RLock()
@@ -194,7 +195,7 @@ class Entry:
         return self.run(*args, **kwargs)
 
 
-    def note_left(self, hits: int, tapes: list[Any]) -> None:
+    def note_bailout(self, hits: int, tapes: list[Any]) -> None:
         """Note a call that machine code left to Python though the tape fits, such as on overflow; stop using machine
         code if it leaves every second call.
         """

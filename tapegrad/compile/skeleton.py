@@ -21,7 +21,7 @@ from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.ops.steps import Steps
-from tapegrad.ops.structure import STEERING
+from tapegrad.ops.structure import BRANCH_CONVERSIONS
 from tapegrad.optimise.roll import saved_by_loops
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace.guards import FIXED
@@ -213,7 +213,7 @@ def _apart(one: Any, two: Any) -> list[int] | None:
     if one[0] is not two[0]:
         return None
     if one[0] is Guard:
-        return [-1] if one[1:3] == two[1:3] and one[2] in STEERING else None
+        return [-1] if one[1:3] == two[1:3] and one[2] in BRANCH_CONVERSIONS else None
     if one[0] is Constant:
         return [-1] if _is_looked_up(one[1], two[1]) else None
     if one[0] is Input or one[2:] != two[2:] or len(one[1]) != len(two[1]):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.jacobian import Columns, Derivative, Direction, Rows, Sweeps, asked_for, way_of
+from tapegrad.compile.jacobian import Columns, Derivative, Direction, Rows, Sweeps, asked_for, checked_mode
 from tapegrad.compile.memo import anew, memoised
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
@@ -53,7 +53,7 @@ def sparse_jacobian(
     array([[2., 1., 0.],
            [0., 3., 2.]])
     """
-    return SparseDerivative(f, asked_for(argnums, "sparse_jacobian"), *way_of(mode, chunk_size), _numbers)
+    return SparseDerivative(f, asked_for(argnums, "sparse_jacobian"), *checked_mode(mode, chunk_size), _numbers)
 
 
 @memoised
@@ -70,7 +70,7 @@ def sparse_hessian(f: Callable[..., Any], argnums: Argnums = 0, chunk_size: int 
            [0., 4., 0.]])
     """
     asked = asked_for(argnums, "sparse_hessian")
-    made = SparseDerivative(gradient_of(f, asked), asked, *way_of("forward", chunk_size), _symmetric)
+    made = SparseDerivative(gradient_of(f, asked), asked, *checked_mode("forward", chunk_size), _symmetric)
     made.named(f, functools.partial(anew, sparse_hessian, f, argnums, chunk_size))
     return made
 

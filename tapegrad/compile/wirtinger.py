@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.compile.by_name import Combined
-from tapegrad.compile.jacobian import Derivative, Direction, asked_for, way_of
+from tapegrad.compile.derived_function import Combined
+from tapegrad.compile.jacobian import Derivative, Direction, asked_for, checked_mode
 from tapegrad.compile.memo import memoised
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
@@ -36,7 +36,7 @@ def wirtinger(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "au
     >>> wirtinger(lambda z: z * z.conjugate())(1 + 2j)
     (np.complex128(1-2j), np.complex128(1+2j))
     """
-    return Derivative(f, asked_for(argnums, "wirtinger"), *way_of(mode, chunk_size), by_complex=True)
+    return Derivative(f, asked_for(argnums, "wirtinger"), *checked_mode(mode, chunk_size), by_complex=True)
 
 
 def holomorphic_derivative(f: Callable[..., Any], argnums: Argnums = 0, mode: Direction = "auto",

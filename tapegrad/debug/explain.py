@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.debug.execution import Executed, is_field, leaves_of, recorded, replayed, triple_of
 from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, Finding, brought_along, first, lost
 from tapegrad.debug.report import Column, paragraph, table
 from tapegrad.debug.ties import ties
 from tapegrad.debug.values import figure, is_zero, norm, numbers
-from tapegrad.debug.walk import Visit, is_field, leaves_of, recorded, replayed, triple_of
 from tapegrad.errors import Location
 from tapegrad.numbers.cotangents import ZERO, Accumulator, accumulate, dense
 from tapegrad.numbers.formatting import count_of, type_name
@@ -146,11 +146,11 @@ class Lines:
         self.places = Places()
         self.result: tuple[Any, Any] = (None, None)
         self.gradients: list[Any] = []
-        self.flat: list[tuple[Call, Visit, float, float]] = []  # saturated operations
+        self.flat: list[tuple[Call, Executed, float, float]] = []  # saturated operations
         self.arriving = 0.0  # the norm of the last pullback's cotangent
         self.most = 0.0  # the largest norm of a cotangent
 
-    def visits(self) -> Iterator[Visit]:
+    def visits(self) -> Iterator[Executed]:
         """Process and yield all operations, by a replay if cotangents are summed in place (the tape has only sums)."""
         tape, in_place = self.tape, any(type(op.val) is Accumulator for op in self.tape)
         for visit in replayed(tape, leaves_of(tape, (), {})) if in_place else recorded(tape):
@@ -162,7 +162,7 @@ class Lines:
         where = self.places.line(op)
         return self.sources.setdefault(where, Source(where))
 
-    def see(self, visit: Visit) -> None:
+    def see(self, visit: Executed) -> None:
         """Process one operation."""
         op, rr = visit.op, triple_of(visit.op)
         if op is self.tape.result:
@@ -177,7 +177,7 @@ class Lines:
         elif rr is not None:
             self.pass_on(visit, rr)
 
-    def pass_on(self, visit: Visit, rr: Call) -> None:
+    def pass_on(self, visit: Executed, rr: Call) -> None:
         """Process the cotangent of one argument: if the argument is an input, the call's line contributes it."""
         x = rr.args[1 + visit.op.args[1]]
         if isinstance(x, Input):

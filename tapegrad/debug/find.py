@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.debug.execution import Executed, leaves_of, recorded, replayed, triple_of, valued
 from tapegrad.debug.report import paragraph
 from tapegrad.debug.values import element, figure, is_zero, numbers
-from tapegrad.debug.walk import Visit, leaves_of, recorded, replayed, triple_of, valued
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import conform
 from tapegrad.numbers.tensors import is_tensor
@@ -107,7 +107,7 @@ def find(tape: Tape, kind: str, args: tuple[Any, ...] = (), kwargs: dict[str, An
 
 
 def _find(tape: Tape, kind: str, leaves: list[Any] | None, limit: float) -> Finding | None:
-    def visits() -> Iterable[Visit]:
+    def visits() -> Iterable[Executed]:
         return recorded(tape) if leaves is None else replayed(tape, leaves)
 
     primal = reverse_start(tape) == len(tape)
@@ -142,7 +142,7 @@ def seed_of(y: Any) -> Any:
     return np.ones_like(y) if isinstance(y, (np.ndarray, np.generic)) else 1.0
 
 
-def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: float = LIMIT, *,
+def first(tape: Tape, visits: Iterable[Executed], kinds: Iterable[str], limit: float = LIMIT, *,
           brought: bool = False) -> Finding | None:
     """Return a finding for the first visit with such a number in its value.
 
@@ -159,7 +159,7 @@ def first(tape: Tape, visits: Iterable[Visit], kinds: Iterable[str], limit: floa
         elif visit.fn is not pack and not (type(value) in (float, np.float64) and abs(value) <= usual):
             for kind, bad in bad_by.items():
                 begin = begin or reverse_start(tape) + 1
-                if bad(value) and (brought or not purposeful(visit, bad, op.id < begin and kind != "large")):
+                if bad(value) and (brought or not is_intended(visit, bad, op.id < begin and kind != "large")):
                     phase = "backward" if op.id >= begin else "forward"
                     told = describe(visit, pulled, kind, tests(limit)[kind], limit)
                     return Finding(kind, op, tape, phase, value, *told)
@@ -170,7 +170,7 @@ def _holds(test: Test) -> Callable[[Any], bool]:
     return lambda value: any(test(x).any() for x in numbers(value))
 
 
-def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> bool:
+def is_intended(visit: Executed, bad: Callable[[Any], bool], handed_on: bool) -> bool:
     """Return whether a bad value is intended: a constant, a new array filled with one, or passed on from an argument. A
     value that went wrong by itself has been found before.
     """
@@ -178,7 +178,7 @@ def purposeful(visit: Visit, bad: Callable[[Any], bool], handed_on: bool) -> boo
             or (handed_on and any(map(bad, visit.given))))
 
 
-def brought_along(tape: Tape, visits: Callable[[], Iterable[Visit]], kind: str, limit: float) -> Finding | None:
+def brought_along(tape: Tape, visits: Callable[[], Iterable[Executed]], kind: str, limit: float) -> Finding | None:
     """Return a finding for the first intended bad value, if the result has one too."""
     last = None
     for visit in visits():
@@ -193,7 +193,7 @@ def tests(limit: float) -> dict[str, Test]:
     return {**NOT_FINITE, "large": lambda x: np.abs(x) > limit}
 
 
-def describe(visit: Visit, pulled: Visit | None, kind: str, test: Test, limit: float) -> tuple[str, str]:
+def describe(visit: Executed, pulled: Executed | None, kind: str, test: Test, limit: float) -> tuple[str, str]:
     """Return a message with the element that went wrong and its operands, and what to try, "" if unknown."""
     op, rr = visit.op, triple_of(visit.op)
     x = next(x for x in numbers(visit.value) if test(x).any())
@@ -229,10 +229,10 @@ def operands_at(pullback: Any, index: tuple[int, ...], shape: tuple[int, ...]) -
 # -- lost gradients
 
 
-def lost(tape: Tape, visits: Iterable[Visit]) -> Finding | None:
+def lost(tape: Tape, visits: Iterable[Executed]) -> Finding | None:
     """Return a finding for the operation that loses the gradient of the first input whose gradient is all zeros."""
-    dying: list[tuple[Visit, str]] = []
-    pulled: Visit | None = None
+    dying: list[tuple[Executed, str]] = []
+    pulled: Executed | None = None
     gradients: list[Any] = []
     for visit in visits:
         op, rr = visit.op, triple_of(visit.op)

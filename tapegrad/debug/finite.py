@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.debug.execution import Executed, recorded, visit
 from tapegrad.debug.find import LIMIT, MASK, NOT_FINITE, describe, first
 from tapegrad.debug.values import numbers
-from tapegrad.debug.walk import Visit, recorded, visit
 from tapegrad.errors import NonFiniteError
 from tapegrad.ops import pack
 from tapegrad.rules.op import memory_of
@@ -31,7 +31,7 @@ class Finite(Watch):
         if seen.fn is not pack and (kind := kind_of(seen.value)) is not None:
             for arg in call.args:
                 if isinstance(arg, Input) and kind_of(arg.val) is not None:
-                    raise_for(Visit(arg, None, [], arg.val), str(kind_of(arg.val)), call)
+                    raise_for(Executed(arg, None, [], arg.val), str(kind_of(arg.val)), call)
             if not memory_of(seen.fn).blank and not any(kind_of(x) is not None for x in given):
                 raise_for(seen, kind, call)
         return super().record(tape, call)
@@ -52,7 +52,7 @@ def kind_of(value: Any) -> str | None:
     return next((kind for kind, test in NOT_FINITE.items() if any(test(x).any() for x in numbers(value))), None)
 
 
-def raise_for(seen: Visit, kind: str, call: Call) -> None:
+def raise_for(seen: Executed, kind: str, call: Call) -> None:
     """Raise for a value that a call made or the program brought along."""
     message, cure = describe(seen, None, kind, NOT_FINITE[kind], LIMIT)
     otherwise = ("pass finite numbers" if isinstance(seen.op, (Input, Constant)) else

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.debug.clock import clock_for
+from tapegrad.debug.execution import is_field, leaves_of, name_of
 from tapegrad.debug.report import Column, table
 from tapegrad.debug.speedscope import speedscope
-from tapegrad.debug.walk import is_field, leaves_of, name_of
 from tapegrad.errors import ArgumentError, Location
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.numbers.formatting import count_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tapegrad.debug.walk import name_of
+from tapegrad.debug.execution import name_of
 from tapegrad.tape.tape import Operation, Tape
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.debug.execution import name_of
 from tapegrad.debug.report import Column, table
-from tapegrad.debug.walk import name_of
 from tapegrad.errors import ArgumentError, TapeError
 from tapegrad.numbers.formatting import type_name
 from tapegrad.replay.interpreter import Run

@@ -15,7 +15,7 @@ import numpy as np
 from tapegrad.compile.compiling import value_and_grad as compiled
 from tapegrad.distributed import digest
 from tapegrad.distributed.checkpoint import read, written
-from tapegrad.distributed.team import Agreed, rank, size, team
+from tapegrad.distributed.team import SharedValue, rank, size, team
 from tapegrad.errors import ArgumentError, DistributedError, user_location
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.replay.random_state import hold
@@ -228,13 +228,13 @@ class DataParallel:
         if size() == 1:
             return part.rows, part.numbers
         name, batch = self.__name__, ", ".join(map(str, self.batch))
-        said = [Agreed(self._program, f"the code or the options of {name} differ between ranks",
+        said = [SharedValue(self._program, f"the code or the options of {name} differ between ranks",
                        "run the same source on all ranks, and call functions in the same order"),
-                Agreed(agreed[0], f"dtypes, shapes or nesting of arguments or results of {name} differ between ranks",
+                SharedValue(agreed[0], f"dtypes, shapes or nesting of what {name} takes or returns differ between ranks",
                        "make them equal on all ranks, except for the rows of the batch"),
-                Agreed(agreed[1], f"values of arguments of {name} other than {batch} differ between ranks",
+                SharedValue(agreed[1], f"values of arguments of {name} other than {batch} differ between ranks",
                        "make them equal on all ranks: use the same seed, or broadcast them from one"),
-                Agreed(agreed[2], f"the batch {batch} of {name} differs between ranks",
+                SharedValue(agreed[2], f"the batch {batch} of {name} differs between ranks",
                        "pass the whole arrays on each rank; or sharded=True if each rank has its own rows")]
         return team(self.timeout).sum(said, part.rows, part.numbers, failed)
 

@@ -15,7 +15,7 @@ import numpy as np
 from tapegrad.errors import ArgumentError, user_location
 from tapegrad.numbers.equality import kind_of
 from tapegrad.numbers.tensors import is_tensor, to_host
-from tapegrad.trace.mentions import names_in
+from tapegrad.trace.code_mentions import names_in
 from tapegrad.tree.copies import dict_of, is_empty
 
 SAMPLE = 32  # the number of rows of a long array that are compared

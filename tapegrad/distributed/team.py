@@ -49,7 +49,7 @@ def _end() -> None:
         _dist().destroy_process_group()
 
 
-class Agreed(NamedTuple):
+class SharedValue(NamedTuple):
     """A value that all ranks must have in common: its digest, the error message if it differs, and what to try."""
 
     digest: int
@@ -74,7 +74,7 @@ class Team:
         self.world: Any = None  # the process's default group, from which `group` was made
         self.ended = ""  # the reason why no further sum is possible
 
-    def sum(self, agreed: Sequence[Agreed], weight: float, numbers: np.ndarray, failed: bool = False
+    def sum(self, agreed: Sequence[SharedValue], weight: float, numbers: np.ndarray, failed: bool = False
             ) -> tuple[float, np.ndarray]:
         """Return the sums of weights and numbers over all ranks, which must all make the same calls.
 

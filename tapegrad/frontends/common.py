@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.matrix import OfMatrix
+from tapegrad.frontends.matrix import MatrixStandIn
 from tapegrad.numbers.cotangents import dtype_of, has_dtype, shape_of
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.kinds import Array, DType
 from tapegrad.ops import astype, copy, element, elements, permute_dims, reshape, stack
 from tapegrad.rules.op import Traced, holds_traced
-from tapegrad.rules.registry import FOREIGN, means
+from tapegrad.rules.registry import DISPATCH, means
 from tapegrad.trace.call_arguments import shown_array
 from tapegrad.trace.guards import number_type, option
-from tapegrad.trace.handing import gives_up
 from tapegrad.trace.interposition import as_named
 from tapegrad.trace.operators import is_sequence
+from tapegrad.trace.plain_arguments import gives_up
 from tapegrad.trace.views import peek
 
 
@@ -29,13 +29,13 @@ from tapegrad.trace.views import peek
 def as_array(x: Array) -> Any:
     """Return an array-like as a value that ops take; a list that holds traced values is stacked."""
     if isinstance(x, Traced) or not isinstance(x, (list, tuple)):
-        if type(x) is OfMatrix:
+        if type(x) is MatrixStandIn:
             return x.A
         shown = x if type(x) in _SHOWN else shown_array(x)
         return _listed(x) if shown is x and type(x) not in _SHOWN and is_sequence(x) else shown
     if not holds_traced(x):
         return np.asarray(x)
-    viewed = FOREIGN.get("viewed")
+    viewed = DISPATCH.get("viewed")
     if viewed is not None and (y := viewed(as_array, np.array, (x,), {})) is not NotImplemented:
         return y
     return stack(*map(as_array, x), axis=0)

@@ -19,9 +19,9 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import StandIn, refused
 from tapegrad.rules.user import frule, primitive, rrule
 from tapegrad.trace.call_arguments import ARRAYS
-from tapegrad.trace.handing import taken
 from tapegrad.trace.interposition import MODULES, WRAPPED, original, stand_in, standing_for
 from tapegrad.trace.observers import asked
+from tapegrad.trace.plain_arguments import taken
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten
 

@@ -2,6 +2,6 @@
 
 import json
 
-from tapegrad.trace.handing import CALLED, of_plain
+from tapegrad.trace.plain_arguments import CALLED, with_plain_arguments
 
-CALLED.update((fn, of_plain(fn)) for fn in (json.dump, json.dumps))
+CALLED.update((fn, with_plain_arguments(fn)) for fn in (json.dump, json.dumps))

@@ -15,8 +15,8 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.rules.registry import CONSTANT, leave, register
+from tapegrad.trace.dispatch import plain as value_of
 from tapegrad.trace.interposition import as_python
-from tapegrad.trace.meaning import plain as value_of
 
 for _fn, _op in [
     (math.acos, ops.acos), (math.acosh, ops.acosh), (math.asin, ops.asin), (math.asinh, ops.asinh),

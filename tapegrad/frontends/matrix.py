@@ -17,7 +17,7 @@ from tapegrad.rules.registry import refused
 from tapegrad.tree.nodes import NAMESPACE
 
 
-class OfMatrix:
+class MatrixStandIn:
     """A stand-in for an np.matrix of traced numbers. It gives its array by `np.asarray(m)`, `m.A` or `m.A1` and refuses
     all else, because the operators of a matrix differ from an array's. A traced function returns it as an np.matrix.
     """
@@ -34,9 +34,9 @@ class OfMatrix:
         return ops.reshape(self.A, (-1,))
 
     @property
-    def T(self) -> OfMatrix:
+    def T(self) -> MatrixStandIn:
         """The transpose."""
-        return OfMatrix(ops.permute_dims(self.A))
+        return MatrixStandIn(ops.permute_dims(self.A))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,7 +63,7 @@ def _refusing(name: str) -> Callable[..., Any]:
 _ASKED = ("array array_ufunc array_function getitem setitem iter len contains matmul rmatmul "
           "eq ne lt le gt ge bool float complex int index")
 for _name in (*OPERATORS, *(f"__{name}__" for name in _ASKED.split())):
-    setattr(OfMatrix, _name, _refusing(_name))
+    setattr(MatrixStandIn, _name, _refusing(_name))
 
 
 def _parts(m: Any) -> Any:
@@ -72,11 +72,12 @@ def _parts(m: Any) -> Any:
 
 def _matrix(_: Any, parts: Any) -> Any:
     array, = parts
-    return OfMatrix(array) if isinstance(array, Traced) or not isinstance(array, np.ndarray) else array.view(np.matrix)
+    is_plain = isinstance(array, np.ndarray) and not isinstance(array, Traced)
+    return array.view(np.matrix) if is_plain else MatrixStandIn(array)
 
 
 @functools.cache
 def _registered() -> None:
     """Register the class with optree, once the first instance is made."""
-    plain: Any = OfMatrix
+    plain: Any = MatrixStandIn
     optree.register_pytree_node(plain, _parts, _matrix, namespace=NAMESPACE)

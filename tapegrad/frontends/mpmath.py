@@ -17,7 +17,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.systems import INTERPOSED, OWNERS, system
 from tapegrad.rules.op import OPS, Op
-from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.rules.registry import DISPATCH, refused
 from tapegrad.tree.flatten import OPAQUE
 
 register_mpmath(mp, ctx_mp_python._mpf, ctx_mp_python._mpc)
@@ -39,7 +39,7 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     # when another library makes a context, mpmath gives the class new functions, while the module keeps the first ones
     methods = [getattr(place, name, None) for place in (mp, mpmath, iv)]
     fns = [fn for fn in dict.fromkeys(getattr(method, "__func__", method) for method in methods)
-           if type(fn) is FunctionType and fn not in FOREIGN]
+           if type(fn) is FunctionType and fn not in DISPATCH]
 
     def decorate(composite: Callable[..., Any]) -> Callable[..., Any]:
         def meaning(*args: Any, **kwargs: Any) -> Any:
@@ -48,7 +48,7 @@ def means(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                               "it would compute with another precision than the trace",
                               "put `with mp.workdps(...):` around the call that is differentiated")
             return composite(*[number(x, *args) for x in args if type(x) not in (type(mp), type(iv))])
-        FOREIGN.update(dict.fromkeys(fns, meaning))
+        DISPATCH.update(dict.fromkeys(fns, meaning))
         OPAQUE.update(fns)
         INTERPOSED.extend(fns)
         return composite

@@ -27,11 +27,11 @@ QUANTITIES: dict[type, Quantities] = {}
 def add_quantities(kind: type, known: Quantities) -> None:
     """Register the adapter for a class of quantities and its subclasses."""
     QUANTITIES[kind] = known
-    known_as.cache_clear()
+    quantities_of.cache_clear()
 
 
 @functools.cache
-def known_as(cls: Any) -> Quantities | None:
+def quantities_of(cls: Any) -> Quantities | None:
     """Return the adapter for a class of quantities, None for other classes."""
     return next((QUANTITIES[base] for base in cls.__mro__ if base in QUANTITIES), None)
 
@@ -63,5 +63,5 @@ class Measure(NamedTuple):
 def measure_of(x: Any) -> Measure | None:
     """Return the unit of a quantity, None for other values."""
     cls: Any = getattr(type(x), "_viewed_as", type(x))
-    known = known_as(cls)
+    known = quantities_of(cls)
     return None if known is None else Measure(cls, known, known.unit(x))

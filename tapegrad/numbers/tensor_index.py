@@ -49,14 +49,14 @@ def _consumes(part: Any) -> int:
     return 0 if part is None or type(part) is bool else part.ndim if is_tensor(part) and part.dtype is torch.bool else 1
 
 
-def is_turned(parts: Sequence[Any]) -> bool:
+def has_negative_step(parts: Sequence[Any]) -> bool:
     """True if an index reads an axis backwards."""
     return any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts)
 
 
 def _turned(x: Any, parts: list[Any]) -> tuple[Any, list[Any]]:
     """Return a tensor flipped along the axes that are read backwards, and the index that then reads it forwards."""
-    if not is_turned(parts):
+    if not has_negative_step(parts):
         return x, parts
     rest = x.ndim - sum(_consumes(part) for part in parts if part is not Ellipsis)
     axis, flipped, found = 0, [], []
@@ -140,7 +140,7 @@ def is_basic(parts: list[Any]) -> bool:
     """True if an index repeats no place and torch writes as NumPy does: one mask at most, no arrays, no negative steps.
     """
     arrays = [part for part in parts if is_tensor(part)]
-    return not is_turned(parts) and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
+    return not has_negative_step(parts) and len(arrays) < 2 and all(part.dtype is torch.bool for part in arrays)
 
 
 def is_view(parts: list[Any]) -> bool:
@@ -156,7 +156,7 @@ def write(x: Any, value: Any, index: tuple[Any, ...]) -> None:
         torch.empty((), dtype=x.dtype).fill_(value)
     if is_basic(parts):
         x[tuple(parts)] = cast(value, x)
-    elif selects(parts) and not is_turned(parts):
+    elif selects(parts) and not has_negative_step(parts):
         part, at = _selected(x, parts)
         part.index_put_(at, _fitted(cast(value, x), part.shape[len(at):]))
     else:
@@ -195,7 +195,7 @@ def add_at(x: Any, piece: Any, index: tuple[Any, ...], numbers: Any = None) -> N
         part += _fitted(piece, part.shape)
     elif is_basic(parts):
         x[tuple(parts)] += _fitted(piece, x[tuple(parts)].shape)
-    elif selects(parts) and not is_turned(parts):
+    elif selects(parts) and not has_negative_step(parts):
         part, at = _selected(x, parts)
         part.index_put_(at, _fitted(piece, part.shape[len(at):]), accumulate=True)
     elif (rows := _rows(x, parts)) is not None:

@@ -68,12 +68,12 @@ def check_dense(x: Any) -> None:
         raise UnknownFunction(f"a {kind} cannot be traced", user_location(), cure)
 
 
-SPREAD: set[type] = set()  # tensor classes that are distributed over processes and can be traced
+DISTRIBUTED: set[type] = set()  # tensor classes that are distributed over processes and can be traced
 
 
 def is_spread(x: Any) -> bool:
     """True for a tensor that is distributed over processes and can be traced."""
-    return type(x) in SPREAD
+    return type(x) in DISTRIBUTED
 
 
 def is_distributed(x: Any) -> bool:

@@ -20,7 +20,7 @@ class Text(str):
 
     Not every conversion can be caught: "%.2f" % x, an f-string of several parts and regular-expression matches make
     plain strings, and compiled code (`complex`, `json`, `decimal`) reads the characters without calling a method.
-    `eval` and `exec` in the program's code are covered by trace/read_text.py.
+    `eval` and `exec` in the program's code are covered by trace/eval_text.py.
     """
 
     __slots__ = ("_traced_by",)

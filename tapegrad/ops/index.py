@@ -33,7 +33,7 @@ MAX_INDEX = 128  # more than NumPy takes: 64 dimensions, an ellipsis, and new ax
 # -- adding into zeros
 
 
-def pieced(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def pieces_with_indices(parts: Sequence[Any], ranks: Sequence[int]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """Yield each piece and its index: a piece is followed by the parts of its index, as many as its rank."""
     at = 0
     for rank in ranks:
@@ -55,9 +55,9 @@ def _wide(pieces: Any, dtype: DType) -> Any:
 
 def _scatter(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None,
              through: tuple[Path, ...] = (), order: Any = "C") -> Any:
-    y = np.zeros(shape, _wide((piece for piece, _ in pieced(parts, ranks)), dtype), order)
+    y = np.zeros(shape, _wide((piece for piece, _ in pieces_with_indices(parts, ranks)), dtype), order)
     places: Any = None
-    for (piece, index), path in zip(pieced(parts, ranks), through or ((),) * len(ranks)):
+    for (piece, index), path in zip(pieces_with_indices(parts, ranks), through or ((),) * len(ranks)):
         if path or order != "C":
             add_at(y, piece, index, path)
         elif repeats(index):
@@ -105,7 +105,7 @@ def _add_rows(y: Any, piece: Any, index: tuple[Any, ...]) -> bool:
 
 def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...], dtype: Any = None,
                      through: tuple[Path, ...] = (), order: Any = "C") -> Any:
-    pieces = [piece for piece, _ in pieced(parts, ranks)]
+    pieces = [piece for piece, _ in pieces_with_indices(parts, ranks)]
     device = tensors.device_of(parts)
     wanted = [] if dtype is None else [torch.empty((), dtype=tensor_dtypes.torch_dtype(dtype))]
     wide = tensor_dtypes.result_type(*pieces, *wanted)
@@ -115,7 +115,7 @@ def _scatter_tensors(*parts: Any, shape: tuple[int, ...], ranks: tuple[int, ...]
     y = torch.zeros(shape, dtype=wide, device=device)
     numbers: Any = None
     first = True
-    for (piece, index), path in zip(pieced(parts, ranks), through or ((),) * len(ranks)):
+    for (piece, index), path in zip(pieces_with_indices(parts, ranks), through or ((),) * len(ranks)):
         if path:
             add_at(TensorArray(y), piece, index, path)
             first = False
@@ -139,7 +139,7 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
     if len(set(ranks)) != 1 or not 0 < ranks[0] <= len(shape):
         return None
     axis = ranks[0] - 1
-    indices = [index for _, index in pieced(parts, ranks)]
+    indices = [index for _, index in pieces_with_indices(parts, ranks)]
     if not all(type(part) is slice and part.step in (None, 1)
                and all(bound is None or type(bound) is int for bound in (part.start, part.stop))
                for index in indices for part in index):
@@ -153,7 +153,7 @@ def _tiled(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int]) -
 
 def _concatenated(parts: Sequence[Any], shape: tuple[int, ...], ranks: Sequence[int], axis: int, dtype: DType,
                   device: Any) -> Any:
-    pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in pieced(parts, ranks)),
+    pieces = sorted(((range(shape[axis])[index[axis]], piece) for piece, index in pieces_with_indices(parts, ranks)),
                     key=lambda pair: pair[0].start)
     whole = [tensors.to_tensor(piece, device, dtype) for _, piece in pieces]
     shapes = [(*shape[:axis], len(span), *shape[axis + 1:]) for span, _ in pieces]
@@ -164,7 +164,7 @@ def _scatter_vjp(y: Array, *parts: Any, shape: tuple[int, ...], ranks: tuple[int
                  **_: Any) -> Any:
     def scatter_pullback(dy: Cotangent) -> tuple[Any, ...]:
         dy = dy if shape else reshape(dy, shape)  # a plain number has no index
-        pieces = zip(pieced(parts, ranks), through or ((),) * len(ranks))
+        pieces = zip(pieces_with_indices(parts, ranks), through or ((),) * len(ranks))
         return tuple(dx for (_, index), path in pieces for dx in (read(dy, index, path), *[ZERO] * len(index)))
     return scatter_pullback
 

@@ -79,7 +79,7 @@ def put_results(body: Tape, parts: Sequence[Any]) -> None:
 
 # -- constants that are determined by integers: a minibatch's data
 
-STEERING: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "index": operator.index}
+BRANCH_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "index": operator.index}
 """Facts about a number by which constants can be looked up."""
 
 
@@ -96,7 +96,7 @@ class Table:
 
 
 def _choose(*steering: Any, facts: tuple[str, ...], table: Table) -> tuple[Any, ...]:
-    key = tuple([STEERING[fact](x) for fact, x in zip(facts, steering)])
+    key = tuple([BRANCH_CONVERSIONS[fact](x) for fact, x in zip(facts, steering)])
     row = table.rows.get(key)
     if row is None:
         raise GuardError("no recorded trace took this path: "

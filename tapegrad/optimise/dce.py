@@ -6,7 +6,7 @@ from typing import Any
 
 from tapegrad.ops.loop import Loop, steps_of
 from tapegrad.optimise.memory import root, writes, written
-from tapegrad.replay.raising import may_stop, varying_shapes
+from tapegrad.replay.raising import may_end_replay, varying_shapes
 from tapegrad.rules.op import draws
 from tapegrad.rules.user import is_triple
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, operands
@@ -26,7 +26,7 @@ def dce(tape: Tape) -> Tape:
         touched.add(root(tape.result))
     varying, steps = varying_shapes(tape), steps_of(tape)
     for op in reversed(tape.ops):
-        if alive[op.id] or not _may_go(op) or may_stop(op, varying, steps) or not touched.isdisjoint(writes(op)):
+        if alive[op.id] or not _may_go(op) or may_end_replay(op, varying, steps) or not touched.isdisjoint(writes(op)):
             alive[op.id] = 1
             for used in operands(op):
                 alive[used.id] = 1

@@ -16,7 +16,7 @@ def linked(tape: Tape, loops: list[SegmentLoop], least: int) -> list[SegmentLoop
     """
     while loops:
         for rolled in loops:
-            rolled.links, rolled.singles, rolled.reverse = {}, set(), False
+            rolled.links, rolled.used_individually, rolled.reverse = {}, set(), False
         other: dict[SegmentLoop, Segment] = {}
         for n, rolled in enumerate(loops):
             for source in loops[:n]:
@@ -32,7 +32,7 @@ def linked(tape: Tape, loops: list[SegmentLoop], least: int) -> list[SegmentLoop
             loops = [left for rolled in loops if (left := rolled.moved(other.get(rolled), least)) is not None]
             continue
         _find_singles(tape, loops)
-        worth = [rolled for rolled in loops if 2 * len(rolled.singles) <= rolled.period * (rolled.pieces - 1)]
+        worth = [rolled for rolled in loops if 2 * len(rolled.used_individually) <= rolled.period * (rolled.pieces - 1)]
         if len(worth) == len(loops):
             break
         loops = worth
@@ -74,7 +74,7 @@ def _find_singles(tape: Tape, loops: list[SegmentLoop]) -> None:
     def used(op: Operation) -> None:
         for rolled in loops:
             if rolled.start < op.id <= rolled.stop and op in rolled.leaving:
-                rolled.singles.add(op)
+                rolled.used_individually.add(op)
     at = 0
     for start, stop in [*((rolled.start, rolled.stop) for rolled in loops), (len(tape.ops), len(tape.ops))]:
         for op in tape.ops[at:start]:

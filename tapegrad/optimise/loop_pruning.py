@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad.ops.loop import Loop, is_loop, live, put, taken
 from tapegrad.ops.structure import put_results, whole_of
 from tapegrad.optimise.dce import dce
-from tapegrad.replay.raising import may_stop
+from tapegrad.replay.raising import may_end_replay
 from tapegrad.tape.spec import part_of
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, append_copy
@@ -77,7 +77,7 @@ class _Pruned:
         loop = self.loop
         steps, given, listed, carried = loop.parts()
         self.arg: dict[Operation, Any] = dict(zip([*given, *listed, *carried], op.args))
-        left, needed = live(loop, used, [op for op in loop.body.ops if may_stop(op, None, steps)])
+        left, needed = live(loop, used, [op for op in loop.body.ops if may_end_replay(op, None, steps)])
         self.numbers = sorted(left)
         self.place = {n: at for at, n in enumerate(self.numbers)}
         first: dict[Any, Operation] = {}

@@ -10,7 +10,7 @@ from tapegrad.ops import default_rng, draw
 from tapegrad.optimise.early_draws import early_draws
 from tapegrad.optimise.loop_links import linked
 from tapegrad.optimise.repeat_detection import Segment, segments
-from tapegrad.optimise.segment_loop import SegmentLoop, Unlike
+from tapegrad.optimise.segment_loop import NotALoop, SegmentLoop
 from tapegrad.rules.facts import Rrule
 from tapegrad.tape.check import check_is_tape
 from tapegrad.tape.tape import Call, Tape, operands
@@ -102,7 +102,7 @@ def _tried(tape: Tape, segment: Segment, last: Any, least: int) -> SegmentLoop |
                 try:
                     return SegmentLoop(tape, Segment(segment.start + first * segment.period, segment.period, pieces),
                                        last)
-                except Unlike as unlike:
+                except NotALoop as unlike:
                     later = later or unlike.later
     if not later:
         return None

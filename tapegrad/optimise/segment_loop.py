@@ -23,7 +23,7 @@ STEPS = frozenset([int, float, bool])  # types of constants that may vary from r
 EDGES = 3  # pieces at each end that a loop may leave out to be linked to another
 
 
-class Unlike(Exception):
+class NotALoop(Exception):
     """The pieces of a segment are not runs of one loop; pieces that begin `later` operations further may be."""
 
     def __init__(self, later: int = 0) -> None:
@@ -91,7 +91,7 @@ class SegmentLoop:
         self.given = list(dict.fromkeys(op for op in given if op is not None))
         self.leaving = self._leaving()
         self.links: dict[Listed, Link] = {}  # listed operands that another loop collects
-        self.singles: set[Operation] = set()  # leaving operations that are used individually
+        self.used_individually: set[Operation] = set()  # leaving operations that are used individually
         self.reverse = self.turned = False
         self.collections: dict[tuple[int, bool], Operation] = {}  # by number in the body; filled by `write`
 
@@ -103,7 +103,7 @@ class SegmentLoop:
             return None
         try:
             new = SegmentLoop(self.tape, segment, self.last)
-        except Unlike:
+        except NotALoop:
             return None
         new.turned = self.turned or (segment.start - self.start) % self.period > 0
         return new
@@ -148,7 +148,7 @@ class SegmentLoop:
             if all(number(arg) == key for arg in args):
                 return _Same(first)
             if type(first) not in STEPS:
-                raise Unlike
+                raise NotALoop
             return self._step(tuple(args))
         if all(arg is first for arg in args) and first.id <= self.start:
             return _Given(first)
@@ -159,9 +159,9 @@ class SegmentLoop:
             return Listed(tuple(args))
         made = places[1] + self.period
         if not (all(place == places[1] for place in places[1:]) and 0 <= made < self.period and first.id <= self.start):
-            raise Unlike
+            raise NotALoop
         if first.spec != self.op(0, made).spec:
-            raise Unlike
+            raise NotALoop
         return _Carried(made, first)
 
     def _step(self, values: tuple[Any, ...]) -> _Step:
@@ -171,12 +171,12 @@ class SegmentLoop:
         return _Step(list(self.steps).index(key))
 
     def _leaving(self) -> set[Operation]:
-        """Return the operations that are used after the loop, except the last run's carried ones. Raise Unlike if a
+        """Return the operations that are used after the loop, except the last run's carried ones. Raise NotALoop if a
         carried operation is loop-invariant: pieces that begin after its uses compute it themselves.
         """
         goes_on = {use.j for use in self.carried}
         if goes_on & self.same:
-            raise Unlike(1 + max(j for j, uses in enumerate(self.uses) for use in uses
+            raise NotALoop(1 + max(j for j, uses in enumerate(self.uses) for use in uses
                                  if type(use) is _Carried and use.j in self.same))
         leaves = (self.last[self.start + 1:self.stop + 1] > self.stop).reshape(self.pieces, self.period)
         leaves[:, list(self.same)] = leaves[-1, list(goes_on)] = False
@@ -187,7 +187,7 @@ class SegmentLoop:
         those that linked loops read, and those used individually.
         """
         found = {(link.j, link.into) for other in loops for link in other.links.values() if link.source is self}
-        return sorted(found.union(((op.id - 1 - self.start) % self.period, False) for op in self.singles))
+        return sorted(found.union(((op.id - 1 - self.start) % self.period, False) for op in self.used_individually))
 
     def _value(self, k: int, j: int, into: bool) -> Any:
         """Return the value of operation `j` in piece `k`, or the value that comes `into` the piece."""
@@ -216,15 +216,15 @@ class SegmentLoop:
         args = (*map(walk.bind, self.given), *(self._list(walk, use) for use in self.listed),
                 *(walk.bind(use.first) for use in self.carried))
         call = walk.new.push(Call(loop, args, None, (*(op.val for op in lasts), *vals)).at(self.op(0, 0)))
-        places = {(op.id - 1 - self.start) % self.period for op in self.singles}
-        singles = self.singles.union(op for op, use in zip(lasts, self.carried) if use.j in places)
+        places = {(op.id - 1 - self.start) % self.period for op in self.used_individually}
+        used_individually = self.used_individually.union(op for op, use in zip(lasts, self.carried) if use.j in places)
         for k, op in enumerate(lasts):
             made = walk.new.push(Call(getfield, (call, k), None, op.val).at(op))
-            if walk.at[op.id] is None and op not in singles:  # collections include the last run
+            if walk.at[op.id] is None and op not in used_individually:  # collections include the last run
                 walk.at[op.id] = made
         for k, (place, val) in enumerate(zip(collected, vals), len(lasts)):
             self.collections[place] = walk.new.push(Call(getfield, (call, k), None, val).at(self.op(0, place[0])))
-        for op in sorted(singles, key=lambda op: op.id):
+        for op in sorted(used_individually, key=lambda op: op.id):
             if walk.at[op.id] is None:
                 k, j = divmod(op.id - 1 - self.start, self.period)
                 walk.at[op.id] = walk.new.push(Call(getfield, (self.collections[j, False], self._runs()[k]), None,

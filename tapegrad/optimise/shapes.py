@@ -12,7 +12,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.numbers.kinds import Axis
-from tapegrad.ops.index import pieced
+from tapegrad.ops.index import pieces_with_indices
 from tapegrad.optimise.algebra import FILLED, is_filled, number, same
 from tapegrad.tape.spec import same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
@@ -328,7 +328,7 @@ def read_of_pieces(w: Walk, op: Call, x: Any, *places: Any) -> Any:
     if (not is_call(x, ops.scatter) or x.kwargs.keys() - {"shape", "ranks"} or type(row) is not int
             or not 1 < len(x.kwargs["ranks"]) <= PIECES or not is_array(op)):
         return None
-    (n, *inner), pieces = x.kwargs["shape"], list(pieced(x.args, x.kwargs["ranks"]))
+    (n, *inner), pieces = x.kwargs["shape"], list(pieces_with_indices(x.args, x.kwargs["ranks"]))
     if not all(index and type(index[0]) is int and _steady(index[1:]) for _, index in pieces):
         return None
     here = [(piece, index[1:]) for piece, index in pieces if index[0] % n == row % n]

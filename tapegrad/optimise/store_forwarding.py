@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tapegrad.ops import add, getitem, scatter, setitem
-from tapegrad.ops.index import pieced
+from tapegrad.ops.index import pieces_with_indices
 from tapegrad.rules.types import spec_of_call
 from tapegrad.tape.spec import Spec, absent, same_type, spec_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape
@@ -166,7 +166,7 @@ def _pieces(x: Any) -> list[tuple[Any, ...]]:
     """
     if not (is_call(x, scatter) and len(x.kwargs["ranks"]) <= FEW):
         return []
-    found = [(piece, *index) for piece, index in pieced(x.args, x.kwargs["ranks"])]
+    found = [(piece, *index) for piece, index in pieces_with_indices(x.args, x.kwargs["ranks"])]
     return found if all(_basic(index) for _, *index in found) else []
 
 

@@ -36,7 +36,8 @@ def check_kinds(tape: Tape, given: list[Any]) -> None:
             # `x += 1` and many other operations behave differently without leaving a guard
             raise other(tape, x, kind_of(x.val), kind_of(new))
         known = system_within(new)
-        if known is not system_within(x.val) and (not speaks_any(tape) or (known and known.partial and is_array(new))):
+        if known is not system_within(x.val) and (
+                not valid_in_any_system(tape) or (known and known.partial and is_array(new))):
             raise other(tape, x, _kind_name(x.val), _kind_name(new),
                         ": floats and conversions on the tape would round it")
         if type(new) is not type(x.val) or is_tensor(new):
@@ -63,7 +64,7 @@ def in_system(tape: Tape, given: list[Any]) -> tuple[Tape, list[Any]]:
     found = next((new for x, new in pairs if type(x.val) is float and system(new) is not None), None)
     known = system(found)
     if known is None or any(map(carries, tape.ops)) or _has_array(tape, given) or (
-            speaks_any(tape) and not any(isinstance(plain(x), float) for x in given)):
+            valid_in_any_system(tape) and not any(isinstance(plain(x), float) for x in given)):
         return tape, given
     kind = type(plain(found))
 
@@ -168,7 +169,7 @@ def letter(x: Any) -> str:
     return str(numpy_dtype(x.dtype).kind) if is_tensor(x) else ""
 
 
-def speaks_any(tape: Tape) -> bool:
+def valid_in_any_system(tape: Tape) -> bool:
     """True for a tape valid for any number system: no constant is a float or a number of one system."""
     constants = [arg for op in tape.ops for arg in (*op.args, *([op.val] if type(op) is Constant else []))]
     fixed = any(isinstance(plain(x), (float, complex, np.generic)) or system(x) is not None for x in constants

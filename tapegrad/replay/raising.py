@@ -29,7 +29,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {"divide": operator.truediv, "floor_
 _BY_OP = {OPS[name]: fn for name, fn in _OPERATORS.items()}
 
 
-def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[Operation] = ()) -> bool:
+def may_end_replay(op: Operation, varying: bytearray | None = None, steps: Collection[Operation] = ()) -> bool:
     """True for an operation that may end a replay (a guard, a call that may raise, a loop with one of these), and so is
     kept even if its value is unused.
 
@@ -40,7 +40,7 @@ def may_stop(op: Operation, varying: bytearray | None = None, steps: Collection[
         return True
     if carries(op):
         steps = op.fn.parts()[0] if is_loop(op) else ()
-        return any(may_stop(inner, None, steps) for inner in op.fn.body.ops)
+        return any(may_end_replay(inner, None, steps) for inner in op.fn.body.ops)
     if type(op.fn) is not Op or op.purpose == "pullback":
         return False
     if may_raise(op) or (varying is not None and varying[op.id]):

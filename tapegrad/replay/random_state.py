@@ -8,7 +8,7 @@ from typing import Any
 from tapegrad.ops import draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.ops.loop import is_loop
-from tapegrad.replay.raising import may_raise, may_stop
+from tapegrad.replay.raising import may_end_replay, may_raise
 from tapegrad.replay.warning_errors import strict
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Constant, Guard, Input, Operation, Tape, value_of
@@ -73,7 +73,7 @@ def stops_after_drawing(tape: Tape, raises: Callable[[Operation], bool] = may_ra
 def _stops(op: Operation) -> bool:
     if isinstance(op, Guard):
         return not (op.fact in FIXED and isinstance(op.args[0], Input))
-    return may_stop(op)
+    return may_end_replay(op)
 
 
 def _draws(op: Operation) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import getfield, getitem, getitem_masked, pack, reshape, with_jacobian
-from tapegrad.replay.raising import may_stop
+from tapegrad.replay.raising import may_end_replay
 from tapegrad.rules.op import memory_of
 from tapegrad.tape.liveness import leading
 from tapegrad.tape.tape import Call, Tape
@@ -40,9 +40,9 @@ def is_calm() -> bool:
     return not strict()
 
 
-def may_lose(tape: Tape) -> bool:
+def drops_warnings(tape: Tape) -> bool:
     """Return whether NumPy might warn in a call whose value is unused; a compiled tape drops such calls."""
-    needed = leading(tape.ops, [tape.result, *filter(may_stop, tape.ops)])
+    needed = leading(tape.ops, [tape.result, *filter(may_end_replay, tape.ops)])
     return any(type(op) is Call and not needed[op.id] and _may_warn(op) for op in tape.ops)
 
 

@@ -47,7 +47,7 @@ def activity(tape: Tape, wrt: Collection[int] | None = None) -> bytearray:
 
 def _check_kept(tape: Tape, guard: Guard, wrt: Collection[int]) -> None:
     x = guard.args[0]
-    if not _is_whole(x.val) and not is_inert(x, wrt):
+    if not _is_whole(x.val) and not carries_no_gradient(x, wrt):
         raise ConcretizationError(f"{tape.name} uses the plain number of {x.name}, which was not differentiated when "
                                   "the tape was recorded",
                                   guard.where, "record a gradient tape of the function itself, with respect to that "
@@ -109,7 +109,7 @@ def nothing_flows(fn: Callable[..., Any], i: int) -> bool:
     return type(fn) is Op and isinstance(fn.partials, tuple) and fn.partials[i:i + 1] == (None,)
 
 
-def is_inert(op: Operation, wrt: Collection[int] | None = None) -> bool:
+def carries_no_gradient(op: Operation, wrt: Collection[int] | None = None) -> bool:
     """Return True if no gradient flows from an operation to an input (or to an input at a position in `wrt`): a count,
     an index, a rounded number, constant data.
 

@@ -17,7 +17,7 @@ from tapegrad.numbers.formatting import plain as value_of
 from tapegrad.rules.facts import LINEAR, NESTED, PROGRAM, Joint, Partials, linear_in
 from tapegrad.rules.op import UNSIZED, Op
 from tapegrad.rules.readonly import reading
-from tapegrad.rules.registry import FOREIGN, set_meaning
+from tapegrad.rules.registry import DISPATCH, set_dispatch
 from tapegrad.rules.user import primitive
 
 _STEPS = {"central": float(np.finfo(float).eps) ** (1 / 3), "complex": 1e-30}
@@ -143,8 +143,8 @@ def _named(fn: Callable[..., Any], kind: str) -> Op:
     op = primitive(fn)
     op.__name__ = f"{kind}_{op.__name__}"
     name, module = getattr(fn, "__name__", ""), sys.modules.get(str(getattr(fn, "__module__", None)))
-    if getattr(module, name, None) is fn and fn not in FOREIGN and fn.__hash__ is not None:
-        set_meaning(fn, op)
+    if getattr(module, name, None) is fn and fn not in DISPATCH and fn.__hash__ is not None:
+        set_dispatch(fn, op)
     return op
 
 

@@ -331,7 +331,7 @@ def as_numpy(partial: Partial, dy: Cotangent, y: Array, args: Iterable[Any], kwa
         return partial(*[OPS["reshape"](x, (1,)) for x in numbers], **kwargs)[0]
 
 
-class OfOp:
+class PullbackBase:
     """Base of pullbacks: named after its op."""
 
     __slots__ = ("op",)
@@ -345,7 +345,7 @@ class OfOp:
         return f"<{self.__name__}>"
 
 
-class Pullback(OfOp):
+class Pullback(PullbackBase):
     """The pullback of a call whose rule is given by partials."""
 
     __slots__ = ("args", "kwargs", "y")
@@ -357,7 +357,7 @@ class Pullback(OfOp):
         return Cotangents(self, dense(dy))
 
 
-class JointPullback(OfOp):
+class JointPullback(PullbackBase):
     """A pullback that returns all cotangents at once, as a user's does; they are checked and projected."""
 
     __slots__ = ("args", "fn", "tensors")

@@ -19,15 +19,15 @@ from tapegrad.rules.types.elementwise import by_ufunc
 from tapegrad.tree.flatten import OPAQUE
 
 # np.multiply, operator.mul, math.sin …: the op or composite that each is dispatched to
-FOREIGN: dict[Any, Callable[..., Any]] = {}
+DISPATCH: dict[Any, Callable[..., Any]] = {}
 FRONTEND_OPS: dict[str, Op] = {}  # ops defined by a frontend, by name; not in OPS
 # np.zeros, np.array …: the replacement that user code calls during a trace
 CONSTRUCTORS: dict[Any, Callable[..., Any]] = {}
-PYTHON: list[FunctionType] = []  # the Python functions of FOREIGN, whose calls must be interposed
+PYTHON: list[FunctionType] = []  # the Python functions of DISPATCH, whose calls must be interposed
 # foreign functions with a result that is constant almost everywhere, an integer, a bool or a plain fact
 CONSTANT: set[Any] = set()
-THROUGH: set[Any] = set()  # foreign Python code that runs on traced values unchanged
-AS_WRITTEN: set[Any] = set()  # foreign code made of dispatched functions: names in its modules are not replaced
+TRACED_THROUGH: set[Any] = set()  # foreign Python code that runs on traced values unchanged
+RUN_AS_PYTHON: set[Any] = set()  # foreign code made of dispatched functions: names in its modules are not replaced
 PLAIN: dict[Any, str] = {}  # foreign functions that take no traced value, and why
 _HERE = os.path.dirname(__file__)
 COMPILED = frozenset(["builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran",
@@ -35,19 +35,19 @@ COMPILED = frozenset(["builtin_function_or_method", "cython_function_or_method",
 GIVEN: dict[Any, Any] = {}  # compiled functions of other packages, with the op or function that each is dispatched to
 STAND_IN: dict[Any, Any] = {}  # the replacement of each function during a trace, filled by the interposition
 REGISTERED: dict[Any, Location] = {}
-TensorArray.meanings = FOREIGN
+TensorArray.meanings = DISPATCH
 
 
 def register(key: Any, meaning: Callable[..., Any], *, constant: bool = False) -> None:
     """Dispatch a foreign function to an op or composite, `constant` if no gradient flows; once only (DuplicateRule)."""
     _claim(key, f"{getattr(key, '__name__', key)!r}")
-    set_meaning(key, meaning)
+    set_dispatch(key, meaning)
     if constant:
         CONSTANT.add(key)
 
 
-def set_meaning(key: Any, meaning: Callable[..., Any]) -> None:
-    FOREIGN[key] = meaning
+def set_dispatch(key: Any, meaning: Callable[..., Any]) -> None:
+    DISPATCH[key] = meaning
     kind = type(key).__name__
     if kind in COMPILED and (isinstance(meaning, Op) or kind.startswith("cython")):
         GIVEN[key] = meaning

@@ -11,7 +11,7 @@ from tapegrad.rules.facts import CONSTANT, PROGRAM, Frule, Rrule, where_of
 from tapegrad.rules.op import OPS, UNSIZED, Op
 from tapegrad.rules.opaque_rule import followed
 from tapegrad.rules.readonly import reading
-from tapegrad.rules.registry import FOREIGN, REGISTERED, set_meaning, user_location_of_definition
+from tapegrad.rules.registry import DISPATCH, REGISTERED, set_dispatch, user_location_of_definition
 from tapegrad.tape.tape import Call
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ def op_of(fn: Callable[..., Any]) -> Op:
     """Return the op that records calls of `fn`: `fn` itself, the op it is dispatched to, or a new one."""
     if isinstance(fn, Op):
         return fn
-    known = FOREIGN.get(fn)
+    known = DISPATCH.get(fn)
     if isinstance(known, Op):
         return known
     op = primitive(fn)
@@ -77,9 +77,9 @@ def rrule(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if op.has_rule:
             there = where_of(op.rule) or REGISTERED.get(op.__name__) or "tapegrad's own rules"
             raise DuplicateRule(f"{op.__name__} already has a rule, at {there}", here, _instead(op, "rrule"))
-        if not isinstance(fn, Op) and FOREIGN.get(fn) is not op:
+        if not isinstance(fn, Op) and DISPATCH.get(fn) is not op:
             REGISTERED.setdefault(fn, here)
-            set_meaning(fn, op)
+            set_dispatch(fn, op)
         op.rule = Rrule(followed(op, reading(rule, f"the rule of {op.__name__}")), here)
         op.effects, op.loose, op.scalar = op.effects._replace(lends=True), False, None  # the user's rule decides
         return rule
@@ -132,13 +132,13 @@ def frule(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if op.tangent is not None or op.pointwise:
             there = where_of(op.tangent) or REGISTERED.get(op.__name__)
             raise DuplicateRule(f"{op.__name__} already has a tangent, at {there}", here, _instead(op, "frule"))
-        if not isinstance(fn, Op) and (known := FOREIGN.get(fn)) is not op:
+        if not isinstance(fn, Op) and (known := DISPATCH.get(fn)) is not op:
             if known is not None:
                 raise DuplicateRule(f"{op.__name__} is recorded as the functions that it calls, which have tangents",
                                     here,
                                     "write a rule for a function of your own that calls it")
             REGISTERED.setdefault(fn, here)
-            set_meaning(fn, op)
+            set_dispatch(fn, op)
         op.tangent, op.loose = Frule(reading(rule, f"the forward rule of {op.__name__}"), here), False
         op.rule = None if op.rule is CONSTANT else op.rule
         return rule

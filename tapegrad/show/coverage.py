@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import AS_WRITTEN, CONSTANT, CONSTRUCTORS, FOREIGN, PLAIN, THROUGH, Refusal
+from tapegrad.rules.registry import CONSTANT, CONSTRUCTORS, DISPATCH, PLAIN, RUN_AS_PYTHON, TRACED_THROUGH, Refusal
 from tapegrad.show.scipy_names import MEASURED
 from tapegrad.show.sheet import Sheet
 from tapegrad.trace.lazy_frontends import register_imported
@@ -54,7 +54,7 @@ def entry(name: str, value: Any, space: str = "") -> Entry:
     >>> entry("sin", math.sin)
     Entry(name='sin', kind='differentiable', note='op sin', derivative=True)
     """
-    meaning = FOREIGN.get(value)
+    meaning = DISPATCH.get(value)
     if isinstance(meaning, Refusal):
         return Entry(name, "refused", f"{meaning.why}; try: {meaning.try_}", meaning.derivative)
     if isinstance(meaning, Op):
@@ -66,7 +66,7 @@ def entry(name: str, value: Any, space: str = "") -> Entry:
         return Entry(name, "non-differentiable", "" if meaning is not None else "a plain value", False)
     if meaning is not None:
         return Entry(name, "composite", "", True)
-    if value in THROUGH | AS_WRITTEN:
+    if value in TRACED_THROUGH | RUN_AS_PYTHON:
         return Entry(name, "traced", "", True)
     if value in PLAIN:
         return Entry(name, "plain", PLAIN[value], False)

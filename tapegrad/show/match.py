@@ -91,7 +91,7 @@ class Matching:
         left = [op for op in old if op not in self.taken]
         likely: dict[Key, list[Operation]] = defaultdict(list)
         for op in left:
-            for key in self.likeness(op):
+            for key in self.match_keys(op):
                 likely[key].append(op)
         bounds = self.bounds(new, len(old) + 1)
         before = 0
@@ -118,7 +118,7 @@ class Matching:
             found.append(end)
         return found[::-1]
 
-    def likeness(self, op: Operation) -> list[Key]:
+    def match_keys(self, op: Operation) -> list[Key]:
         """Return the keys by which a changed operation is recognised, the surest first."""
         if isinstance(op, (Call, Guard)):
             what = (self.argument(op.fn) if isinstance(op, Call) and not isinstance(op.fn, Operation) else op.kind
@@ -131,7 +131,7 @@ class Matching:
 
     def find(self, op: Operation, likely: dict[Key, list[Operation]], before: int, after: int) -> Operation | None:
         """Return the old operation of a changed one, between those of its neighbours."""
-        for key in self.likeness(op):
+        for key in self.match_keys(op):
             ops = likely.get(key, [])
             for candidate in ops[bisect_left(ops, before + 1, key=lambda op: op.id):]:
                 if before < after <= candidate.id:

@@ -53,7 +53,7 @@ import numpy as np
 from tapegrad.numbers.cotangents import accumulate, conform
 from tapegrad.numbers.formatting import spelled
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, STAND_IN, Refusal
+from tapegrad.rules.registry import CONSTRUCTORS, DISPATCH, STAND_IN, Refusal
 from tapegrad.rules.user import rrule
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.transforms.reverse import _flat_result
@@ -113,15 +113,15 @@ def foreign(wanted: str = "") -> dict[str, Any]:
     if module in MODULES and module.startswith("scipy."):
         importlib.import_module(module)
     register_imported()
-    return _foreign(len(FOREIGN))
+    return _foreign(len(DISPATCH))
 
 
 @functools.lru_cache(maxsize=1)
 def _foreign(count: int) -> dict[str, Any]:
     replaced = {id(fn) for fn in STAND_IN.values()}  # replacements, which the originals' names already cover
     known: dict[str, Any] = {}
-    for fn in [*FOREIGN, *CONSTRUCTORS]:
-        is_known = not isinstance(fn, str) and not isinstance(FOREIGN.get(fn), Refusal)
+    for fn in [*DISPATCH, *CONSTRUCTORS]:
+        is_known = not isinstance(fn, str) and not isinstance(DISPATCH.get(fn), Refusal)
         if is_known and id(fn) not in replaced and hasattr(fn, "__name__"):
             known.setdefault(foreign_name(fn), fn)
     return known

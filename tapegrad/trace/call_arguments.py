@@ -17,11 +17,11 @@ from tapegrad.numbers.dtypes import NUMERIC, letter
 from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import duplicate, is_tensor, is_writable
-from tapegrad.rules.activity import is_inert
+from tapegrad.rules.activity import carries_no_gradient
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, asking_class, reads_part
-from tapegrad.trace.handing import gives_up, loses
+from tapegrad.trace.concretize import asked, asking_class, reads_part
+from tapegrad.trace.plain_arguments import gives_up, loses
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.flatten import flatten, is_leaf
 
@@ -42,7 +42,7 @@ def call_plainly(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], k
     for leaf in leaves:
         if isinstance(leaf, Traced) and not leaf._tracer.independent(views.peek(leaf)):
             _guard_whole(leaf)
-    handed = [views.hand_out(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves]
+    handed = [views.read_only_copy(leaf) if isinstance(leaf, Traced) else leaf for leaf in leaves]
     args, kwargs = structure.build(handed)
     value = func(*args, **kwargs)
     if type(value) is not np.ndarray or not is_leaf(value):
@@ -101,7 +101,7 @@ def content(x: Any, frame: FrameType) -> Any:
                 return whole
             raise asked(x, "a plain array")
         (_guard_whole if number else guard_content)(x)
-    return views.hand_out(x)
+    return views.read_only_copy(x)
 
 
 def _whole(x: Any, frame: FrameType) -> Any:
@@ -125,7 +125,7 @@ def guard_content(x: Any) -> Any:
     val = behind(x)
     while isinstance(x, Traced):
         op = views.peek(x)
-        content = "content" if is_inert(op) else "data"
+        content = "content" if carries_no_gradient(op) else "data"
         for fact, value in (("shape", val.shape), ("dtype", val.dtype), (content, val.tobytes())):
             x._tracer.guard(op, fact, value)
         x = x._val

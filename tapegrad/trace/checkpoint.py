@@ -15,10 +15,10 @@ from tapegrad.ops.structure import pack, put_results
 from tapegrad.rules.op import Op, Traced, tracer_of
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, drop
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.deferred_writes import RefillWrite
+from tapegrad.trace.dispatch import plain as within
 from tapegrad.trace.guards import are_apart
 from tapegrad.trace.inputs import flatten_call
-from tapegrad.trace.meaning import plain as within
-from tapegrad.trace.put_off import RefillWrite
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
@@ -100,7 +100,7 @@ def recorded(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     tracer: Tracer = running.tracers[-1]
     tape, leaves, done, _ = traced(f, args, kwargs)
     why, where = _written_elsewhere(tape)
-    why = why or done.why or unfit(tape, leaves, done)
+    why = why or done.why or why_no_subtape(tape, leaves, done)
     if why and not refuses:
         return f(*args, **kwargs)
     if why:
@@ -231,7 +231,7 @@ def taken_apart(tape: Tape) -> tuple[Structure | None, list[Any]]:
     return None, [result]
 
 
-def unfit(tape: Tape, leaves: list[Any], done: Written) -> str:
+def why_no_subtape(tape: Tape, leaves: list[Any], done: Written) -> str:
     """Return why a tape cannot be a subtape, "" if it can."""
     if any(isinstance(op.val, Traced) for op in tape.ops if isinstance(op, Constant)):
         return "reads traced values that are neither arguments nor captured variables"

@@ -16,7 +16,7 @@ from tapegrad.ops.structure import put_results
 from tapegrad.rules.op import draws
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Operation, Tape, value_of
-from tapegrad.trace.checkpoint import bare, guard_raised, place, refused, taken_apart, traced, unfit
+from tapegrad.trace.checkpoint import bare, guard_raised, place, refused, taken_apart, traced, why_no_subtape
 from tapegrad.tree.copies import running
 
 
@@ -66,7 +66,7 @@ def _looped(step: Callable[..., Any], n: int, slots: int, args: tuple[Any, ...],
     """Record `n` steps as one operation of the innermost trace."""
     tape, leaves, done, signature = traced(step, args, kwargs, replays=True)  # every step must take the first's path
     name = name_of(step)
-    if why := done.why or unfit(tape, leaves, done) or ("writes to its arguments" if done.finals else ""):
+    if why := done.why or why_no_subtape(tape, leaves, done) or ("writes to its arguments" if done.finals else ""):
         raise refused(step, why)
     if any(draws(op.fn) for op in tape.ops):
         raise ArgumentError(f"checkpoint_loop of {name}: a step draws random numbers", user_location(),

@@ -14,7 +14,7 @@ from types import CodeType, FrameType, FunctionType, MemberDescriptorType, Modul
 from typing import Any
 
 from tapegrad.rules.op import Traced, holds_traced
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.trace.bytecode import positions
 from tapegrad.trace.conversions import ORIGINAL, to_class
 from tapegrad.tree.copies import running
@@ -38,7 +38,7 @@ def maker(fn: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any
         tracers = running.tracers
         if not tracers or not _is_called_by_program(_caller(), (*args, *kwargs.values()), fn.__name__, shim):
             return fn(*args, **kwargs)
-        viewed = FOREIGN.get("viewed")
+        viewed = DISPATCH.get("viewed")
         if viewed is not None and (y := viewed(functools.partial(make, tracers[-1], fn), fn, args,
                                                kwargs)) is not NotImplemented:
             return y

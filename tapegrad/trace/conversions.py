@@ -3,9 +3,9 @@
 C code makes a plain float of any argument, and Python looks the name `float` up at each call. Functions that a running
 trace may reach therefore get code in which such names are replaced by names of stand-ins: `float` of a traced number is
 a traced float, `type` of it is `float`. In the program's own code only `type`, `hasattr`, `getattr`, `isinstance`,
-`super`, `RandomState` and the functions listed in `handing` are replaced: there `float(x)` is refused, and the author
-can change the line. In installed packages, which users cannot change, `float`, `complex` and NumPy's inexact classes
-are replaced as well, also where a variable holds the class, `dtype(x)`. `getattr`, `hasattr` and, in installed
+`super`, `RandomState` and the functions listed in `plain_arguments` are replaced: there `float(x)` is refused, and the
+author can change the line. In installed packages, which users cannot change, `float`, `complex` and NumPy's inexact
+classes are replaced as well, also where a variable holds the class, `dtype(x)`. `getattr`, `hasattr` and, in installed
 packages, `sys.modules` report the names they look up to the trace's observer.
 """
 
@@ -33,7 +33,7 @@ from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.trace.bytecode import (
     ATTRIBUTES,
     Step,
@@ -50,10 +50,10 @@ from tapegrad.trace.bytecode import (
     with_name,
 )
 from tapegrad.trace.guards import KINDS
-from tapegrad.trace.handing import CALLED
 from tapegrad.trace.identity import compared
 from tapegrad.trace.number_methods import new_array, with_operators
 from tapegrad.trace.observers import Modules, handed, named
+from tapegrad.trace.plain_arguments import CALLED
 from tapegrad.trace.views import peek
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CODE, class_of, code_of
@@ -70,7 +70,7 @@ def to_float(*args: Any) -> Any:
         return float(x)
     if type(plain(x)) in PYTHON:
         return x if type(plain(x)) is float else ops.multiply(x, 1.0)
-    return FOREIGN[np.ndarray.item](x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float)))
+    return DISPATCH[np.ndarray.item](x if dtype_of(x) == np.float64 else ops.astype(x, dtype=np.dtype(float)))
 
 
 def to_complex(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +81,7 @@ def to_complex(*args: Any, **kwargs: Any) -> Any:
     given = dict(zip((*("real", "imag")[:len(args)], *kwargs), parts))
     z: Any = ops.multiply(1.0 + 0j, given.get("real", 0.0))
     z = z if "imag" not in given else ops.add(z, ops.multiply(1j, given["imag"]))
-    return z if type(plain(z)) is complex else FOREIGN[np.ndarray.item](z)
+    return z if type(plain(z)) is complex else DISPATCH[np.ndarray.item](z)
 
 
 def _to_inexact(cls: Any) -> Any:
@@ -292,7 +292,7 @@ _known: WeakKeyDictionary[FunctionType, tuple[tuple[Any, ...], Conversion | None
 ORIGINAL: dict[CodeType, CodeType] = {}  # by new code: the code it was made from
 
 
-def is_heard(code: CodeType) -> bool:
+def reports_computed_names(code: CodeType) -> bool:
     """Return whether code reports every name that it computes for `getattr`, `hasattr` and `sys.modules`."""
     return code in ORIGINAL and _COMPUTING.isdisjoint(code.co_names)
 

@@ -18,7 +18,7 @@ from tapegrad.numbers.formatting import PYTHON
 from tapegrad.numbers.object_state import attributes
 from tapegrad.rules.op import Traced
 from tapegrad.trace.interposition import original
-from tapegrad.trace.random_state import is_meant, silent_names
+from tapegrad.trace.random_state import is_known_pure, silent_names
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, is_empty
 
@@ -98,7 +98,7 @@ class Reach:
             return [thing.func, thing.args, thing.keywords]
         if isinstance(thing, type):
             return [] if thing in _TYPES or issubclass(thing, np.generic) else None
-        if is_meant(thing) and isinstance(getattr(thing, "__self__", None), (ModuleType, type(None))):
+        if is_known_pure(thing) and isinstance(getattr(thing, "__self__", None), (ModuleType, type(None))):
             return [] if thing.__name__ not in _LOUD else None
         return self._of_object(thing)
 

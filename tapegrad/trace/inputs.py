@@ -14,7 +14,7 @@ from tapegrad.errors import Location, MutationError
 from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import Op
-from tapegrad.trace.outside_arrays import code_of_program
+from tapegrad.trace.global_arrays import code_of_program
 from tapegrad.tree.flatten import Structure, Walk, changed, flatten
 from tapegrad.tree.modules import refuse_hooks
 from tapegrad.tree.signature import Recorded, Signature

@@ -21,13 +21,13 @@ from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.systems import OWNERS, system
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import PROXIES, Op, Traced, holds_traced, tracer_of
-from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, FOREIGN, GIVEN, STAND_IN, StandIn
-from tapegrad.trace.asking import in_our_words
+from tapegrad.rules.registry import COMPILED, CONSTRUCTORS, DISPATCH, GIVEN, STAND_IN, StandIn
 from tapegrad.trace.call_arguments import shown_array
+from tapegrad.trace.concretize import translated_error
 from tapegrad.trace.constructor_calls import maker
+from tapegrad.trace.dispatch import apply, plain
 from tapegrad.trace.identity import COMPARISONS
 from tapegrad.trace.lazy_frontends import register_imported
-from tapegrad.trace.meaning import apply, plain
 from tapegrad.trace.proxy import as_bool, record_unary
 from tapegrad.tree.copies import Attribute, another, code_of, running
 from tapegrad.tree.flatten import leaves_of
@@ -107,7 +107,7 @@ def _shim(fn: Callable[..., Any], meaning: Callable[..., Any]) -> Callable[..., 
         try:
             return fn(*args, **kwargs)
         except TypeError as err:
-            if (refusal := in_our_words(err)) is not None:
+            if (refusal := translated_error(err)) is not None:
                 raise refusal from err
             raise
     return shim
@@ -150,7 +150,7 @@ def _fork(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def stand_ins() -> list[tuple[Any, type, type]]:
     """Return (module, class, class while a trace runs) for the modules whose functions are replaced."""
-    found = _stand_ins("torch" in FOREIGN)  # torch's functions have implementations once its frontend is imported
+    found = _stand_ins("torch" in DISPATCH)  # torch's functions have implementations once its frontend is imported
     return [*found, *MODULES] if MODULES else found
 
 
@@ -164,10 +164,10 @@ def _stand_ins(with_torch: bool) -> list[tuple[Any, type, type]]:
         # with lengths as separate arguments they call no protocol
         sized = (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn)
         own = (torch.from_numpy, torch.from_dlpack, *sized)
-        return [*_stand_ins(False), _replacing(torch, [({fn: FOREIGN[fn] for fn in own}, _shim)])]
+        return [*_stand_ins(False), _replacing(torch, [({fn: DISPATCH[fn] for fn in own}, _shim)])]
     register_imported()
     STAND_IN.update(_operators())
-    return [_replacing(math, [(FOREIGN, _shim)]), _replacing(cmath, [(FOREIGN, _shim)]),
+    return [_replacing(math, [(DISPATCH, _shim)]), _replacing(cmath, [(DISPATCH, _shim)]),
             _replacing(operator, [(COMPARISONS, lambda _, meant: meant)]), _replacing(os, [(FORKS, _fork)]),
             _replacing(np, [(CONSTRUCTORS, maker), (_dispatched(np), _listener)]),
             _replacing(np.random, [(CONSTRUCTORS, maker)]),
@@ -184,7 +184,7 @@ def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]
         made = {name: standing_for(fn, shim(fn, known[fn])) for name, fn in found.items()}
         STAND_IN.update({fn: made[name] for name, fn in found.items()})
         # looked up by name in a trace
-        FOREIGN.update({made[name]: FOREIGN[fn] for name, fn in found.items() if fn in FOREIGN})
+        DISPATCH.update({made[name]: DISPATCH[fn] for name, fn in found.items() if fn in DISPATCH})
         shims |= made
     # calls no Python function
     properties = {name: property({module: made}.__getitem__) for name, made in shims.items()}
@@ -193,7 +193,7 @@ def _replacing(module: Any, kinds: list[tuple[dict[Any, Any], Callable[..., Any]
 
 def _dispatched(module: Any) -> dict[Any, Any]:
     """Return a module's functions that have an implementation and dispatch on arguments, but not on list items."""
-    return {fn: FOREIGN[fn] for fn in vars(module).values() if type(fn) is type(np.sum) and fn in FOREIGN
+    return {fn: DISPATCH[fn] for fn in vars(module).values() if type(fn) is type(np.sum) and fn in DISPATCH
             and fn not in CONSTRUCTORS}
 
 
@@ -248,7 +248,7 @@ _DIRECT = frozenset([float, int, complex, bool, np.ndarray, np.float64])
 
 
 def _array(x: Any) -> Any:
-    return FOREIGN[np.asarray](x) if issubclass(type(x), (list, tuple)) and holds_traced(x) else x
+    return DISPATCH[np.asarray](x) if issubclass(type(x), (list, tuple)) and holds_traced(x) else x
 
 
 class Grid:
@@ -381,7 +381,7 @@ class GlobalGenerator:
 
     def __getattr__(self, name: str) -> Any:
         tracers, generator = running.tracers, self._generator
-        meaning = FOREIGN.get(getattr(type(generator), name, None))
+        meaning = DISPATCH.get(getattr(type(generator), name, None))
         if name in _STATES and sys._getframe(1).f_code.co_filename not in INTERNAL:
             guard_state()
         if not tracers or meaning is None:
@@ -432,11 +432,11 @@ def _dispatch(fn: Any, original: Any, /, *args: Any, **kwargs: Any) -> Any:
         return original(*args)
     tracer = tracer_of(leaves_of(([arg for arg in args if type(arg) not in OWNERS], kwargs) if OWNERS
                                  else (args, kwargs)))
-    if tracer is None or not (fn in FOREIGN or tracer.ctx.is_primitive(fn)):
+    if tracer is None or not (fn in DISPATCH or tracer.ctx.is_primitive(fn)):
         if fn in CONSTRUCTORS and running.tracers:
             return CONSTRUCTORS[fn](running.tracers[-1], original, *args, **kwargs)
         return original(*args, **kwargs)
-    if isinstance(FOREIGN.get(fn), Op) or tracer.ctx.is_primitive(fn):
+    if isinstance(DISPATCH.get(fn), Op) or tracer.ctx.is_primitive(fn):
         op: Op = tracer.ctx.op(fn)
         return tracer.record(op, *_positional(original, args, kwargs))
     return apply(tracer, fn, args, kwargs, original)

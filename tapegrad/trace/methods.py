@@ -9,7 +9,7 @@ from typing import Any
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.systems import System, computes
 from tapegrad.rules.op import OPS
-from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.rules.registry import DISPATCH, refused
 from tapegrad.trace.call_arguments import ARRAYS, place_of_out
 from tapegrad.trace.guards import KINDS
 
@@ -52,7 +52,7 @@ def into_out(func: Callable[..., Any], meaning: Callable[..., Any], args: tuple[
         out, args = args[at], (*args[:at], None, *args[at + 1:])
     else:
         return meaning(*args, **kwargs)
-    return FOREIGN["out"](out, meaning(*args, **kwargs), func, given)
+    return DISPATCH["out"](out, meaning(*args, **kwargs), func, given)
 
 
 def missed(x: Any, kind: type, name: str) -> Any:

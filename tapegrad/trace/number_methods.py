@@ -21,7 +21,7 @@ from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.trace.bytecode import Step, expanded, name_in, steps_of
 from tapegrad.trace.identity import MATMUL, PAIR
 
@@ -60,7 +60,7 @@ def _of_python(y: Any, known: Any) -> Any:
     """Return a result as a Python number if the plain result `known` is one."""
     if type(known) is bool:
         return bool(y)  # records a guard
-    return FOREIGN[np.ndarray.item](y) if type(known) is float and type(plain(y)) is np.float64 else y
+    return DISPATCH[np.ndarray.item](y) if type(known) is float and type(plain(y)) is np.float64 else y
 
 
 class _Methods:
@@ -111,8 +111,8 @@ def new_array(cls: Any, shape: Any, dtype: Any = float, buffer: Any = None, *arg
         raise ConcretizationError(f"{cls.__name__}.__new__ reads a part of a traced array's memory, or reads it as "
                                   "another dtype",
                                   user_location(), "x.reshape(shape).view(cls), with the same dtype")
-    made = FOREIGN[np.ndarray.reshape](buffer, shape)[...]
-    return made if cls is np.ndarray else FOREIGN["of_class"](made, cls, None)
+    made = DISPATCH[np.ndarray.reshape](buffer, shape)[...]
+    return made if cls is np.ndarray else DISPATCH["of_class"](made, cls, None)
 
 
 class _Array:

@@ -23,14 +23,14 @@ from tapegrad.numbers.systems import is_numeric
 from tapegrad.numbers.tensor_array import TensorArray
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Op, Traced, is_classed, tracer_of
-from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.rules.registry import DISPATCH, refused
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call
 from tapegrad.trace import writes
-from tapegrad.trace.asking import lost
 from tapegrad.trace.call_arguments import ARRAYS, answers_ufuncs, comes_first, shown_array
-from tapegrad.trace.handing import gives_up, loses
-from tapegrad.trace.meaning import compute, plain
+from tapegrad.trace.concretize import lost
+from tapegrad.trace.dispatch import compute, plain
+from tapegrad.trace.plain_arguments import gives_up, loses
 from tapegrad.trace.proxy import (
     CLASSES,
     UNTRACKED,
@@ -162,7 +162,7 @@ def _record_binary(op: Op, fn: Callable[[Any, Any], Any], a: Any, b: Any, other:
         # list * integer repeats the list
         repeats = op is ops.multiply and isinstance(known, np.integer) and hasattr(type(other), "__mul__")
         if isinstance(other, (list, tuple)) and isinstance(known, (np.ndarray, np.generic)) and not repeats:
-            converted = FOREIGN[_asarray](other)
+            converted = DISPATCH[_asarray](other)
             return fn(a, converted) if other is b else fn(converted, b)
         if isinstance(known, (np.ndarray, np.generic)) and not repeats and is_sequence(other):
             raise refused(f"{op.__name__} of an array and a {type(other).__name__}",

@@ -41,7 +41,7 @@ class Part(NamedTuple):
         return not self.args and not self.parts and self.original is None
 
 
-class Lasting(NamedTuple):
+class SharedResult(NamedTuple):
     """An array that a user's function returned and somebody keeps, with its content at that time."""
 
     storage: ref[Storage]
@@ -192,7 +192,7 @@ def tie(tracer: Any, name: str, y: Any, parts: list[Part]) -> None:
         if part.original is not None:
             storage.held = f"an array that {name} returned, and that it or the program still refers to, is written to"
             if not isinstance(part.original, Traced):
-                tracer.lasting.append(Lasting(ref(storage), part.original, duplicate(part.original), name))
+                tracer.lasting.append(SharedResult(ref(storage), part.original, duplicate(part.original), name))
 
 
 def note(tracer: Any, y: Any, given: Sequence[Any]) -> None:
@@ -223,6 +223,6 @@ def renew(tracer: Any) -> None:
     tracer.lasting = list(filter(_unchanged, tracer.lasting))
 
 
-def _unchanged(kept: Lasting) -> bool:
+def _unchanged(kept: SharedResult) -> bool:
     x, y = kept.original, kept.content
     return bool(np.array_equal(x, y, equal_nan=x.dtype.kind in "fc")) if type(x) is np.ndarray else bool(x.equal(y))

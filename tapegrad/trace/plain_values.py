@@ -14,10 +14,10 @@ from tapegrad.numbers.text import Text
 from tapegrad.numbers.view_path import follow
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Input, Operation, Tape
-from tapegrad.trace.holding import FIXED, filled
+from tapegrad.trace.global_arrays import OutsideArray
 from tapegrad.trace.interposition import original
-from tapegrad.trace.outside_arrays import OutsideArray
 from tapegrad.trace.redirection import set_class
+from tapegrad.trace.substitution import FIXED, filled
 from tapegrad.tree.attributes import attributes_of
 from tapegrad.tree.flatten import OPAQUE
 

@@ -21,18 +21,18 @@ from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import formats, words_error
 from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import PROXIES, Op, Slotted, Traced, is_classed, tracer_of
-from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.rules.registry import DISPATCH, refused
 from tapegrad.tape.spec import UNKNOWN
 from tapegrad.tape.tape import NO_KWARGS, Call, Operation
 from tapegrad.trace import views
-from tapegrad.trace.asking import asked, looks_up, lost, pickled, rounded_to, torch_asks
 from tapegrad.trace.call_arguments import answers_ufuncs, content, shown_arrays
+from tapegrad.trace.concretize import asked, looks_up, lost, pickled, rounded_to, torch_asks
+from tapegrad.trace.dispatch import apply, by_ufunc, compute, plain
+from tapegrad.trace.eval_text import shown_text
 from tapegrad.trace.guards import KINDS
-from tapegrad.trace.handing import gives_up, loses
-from tapegrad.trace.meaning import apply, by_ufunc, compute, plain
 from tapegrad.trace.methods import Method, missed, shown
 from tapegrad.trace.observers import written
-from tapegrad.trace.read_text import shown_text
+from tapegrad.trace.plain_arguments import gives_up, loses
 from tapegrad.trace.recorder import Tracer
 
 _new = object.__new__
@@ -57,12 +57,12 @@ class Proxy(Slotted):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         try:
-            op = FOREIGN.get(ufunc)
+            op = DISPATCH.get(ufunc)
             if method == "__call__" and not kwargs and type(op) is Op and type(op.rule) is not Rrule:
                 if len(inputs) == 2 and (y := record_beside(op, ufunc, *inputs)) is not None:
                     return y
                 if len(inputs) > 1 and any(map(is_classed, inputs)):
-                    return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
+                    return DISPATCH["by_class"](self._tracer, ufunc, method, inputs, kwargs)
                 if op.pythonic and all(isinstance(behind(x), (int, float, complex)) and not hasattr(behind(x), "dtype")
                                        for x in inputs):
                     # NumPy's arithmetic is not Python's: 1 / 0 is inf, (-8) ** (1 / 3) is nan
@@ -81,7 +81,7 @@ class Proxy(Slotted):
                     val = UNKNOWN if tracer.followed else compute(tracer, ufunc, *[plain(x, tracer) for x in inputs])
                     return tracer.record(op, inputs, kwargs, val)
             if any(map(is_classed, (*inputs, *kwargs.get("out", ())))):
-                return FOREIGN["by_class"](self._tracer, ufunc, method, inputs, kwargs)
+                return DISPATCH["by_class"](self._tracer, ufunc, method, inputs, kwargs)
             return by_ufunc(ufunc, method, inputs, kwargs)
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
@@ -94,7 +94,7 @@ class Proxy(Slotted):
     @classmethod
     def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
-        return FOREIGN["torch"](func, args, kwargs or {})
+        return DISPATCH["torch"](func, args, kwargs or {})
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return np.array(content(self, _getframe(1)), *args, copy=kwargs.get("copy") or None)
@@ -140,7 +140,7 @@ class Proxy(Slotted):
             raise
         owner = np.ndarray if isinstance(val, np.generic) else type(val)
         key = getattr(owner, name, None)
-        meaning = FOREIGN.get(key) if key is not None and getattr(key, "__hash__", None) else None
+        meaning = DISPATCH.get(key) if key is not None and getattr(key, "__hash__", None) else None
         if meaning is None and (known := system_of(type(val))) is not None:
             return shown(self, known, name)
         if meaning is None:
@@ -170,7 +170,7 @@ class Proxy(Slotted):
             raise refused("x.shape = ... of an argument",
                           "it would change the shape of the caller's array in place",
                           "x = x.reshape(...)")
-        y = FOREIGN[np.ndarray.reshape](self, shape)
+        y = DISPATCH[np.ndarray.reshape](self, shape)
         if not np.may_share_memory(behind(y), behind(self)) and y.size:
             raise AttributeError("Incompatible shape for in-place modification. Use `.reshape()` to make a copy with "
                                  "the desired shape.")
@@ -371,7 +371,7 @@ class Scalar(Proxy):
 
     def __getitem__(self, index: Any) -> Any:
         try:
-            return FOREIGN[operator.getitem](self, index)
+            return DISPATCH[operator.getitem](self, index)
         except Exception as err:
             self._tracer.raised(operator.getitem, (self, index), NO_KWARGS, err)
             raise
@@ -399,7 +399,7 @@ class Items(Scalar):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         try:
-            FOREIGN[operator.setitem](self, index, value)
+            DISPATCH[operator.setitem](self, index, value)
         except Exception as err:
             self._tracer.raised(operator.setitem, (self, index, value), NO_KWARGS, err)
             raise

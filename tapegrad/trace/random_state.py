@@ -21,12 +21,12 @@ from tapegrad.numbers.object_state import attributes
 from tapegrad.ops import draw
 from tapegrad.ops.checkpoint import is_checkpoint
 from tapegrad.rules.op import OPS
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN
+from tapegrad.rules.registry import CONSTRUCTORS, DISPATCH
 from tapegrad.tape.tape import Call, Guard, Tape, value_of
+from tapegrad.trace.code_mentions import names_in
 from tapegrad.trace.holders import replaced
 from tapegrad.trace.interposition import GlobalGenerator, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
-from tapegrad.trace.mentions import names_in
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import is_empty
 from tapegrad.tree.installed import library_of
@@ -261,13 +261,13 @@ def _is_silent(thing: Any) -> bool:
         return len(thing) <= ITEMS
     if kind is ModuleType:
         return thing.__name__ in _SILENT_MODULES
-    return is_meant(thing)
+    return is_known_pure(thing)
 
 
-def is_meant(fn: Callable[..., Any]) -> bool:
+def is_known_pure(fn: Callable[..., Any]) -> bool:
     """Return whether a function of NumPy or Python has an implementation for traced values, or is a NumPy constructor.
     """
-    return type(fn) in _SILENT_KINDS and (fn in FOREIGN or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
+    return type(fn) in _SILENT_KINDS and (fn in DISPATCH or (fn in CONSTRUCTORS and fn.__module__ == "numpy"))
 
 
 def _is_silent_code(fn: FunctionType) -> bool:
@@ -291,7 +291,7 @@ def silent_names() -> tuple[frozenset[str], frozenset[str]]:
                if not name.startswith("__")}
     # the last definition wins: numpy.linalg of NumPy 2.2 has a `linalg` of its own
     found = {name: x for module in reversed(modules) for name, x in vars(module).items()}
-    meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or is_meant(x)}
+    meant = {name for name, x in found.items() if type(x) in _DATA or x in modules or is_known_pure(x)}
     types = {name for name, x in found.items() if isinstance(x, type) and issubclass(x, np.generic)}
     silent = frozenset({*methods, *meant, *types, *_SILENT_BUILTINS})
     return silent, frozenset(found) - silent

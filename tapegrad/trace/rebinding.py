@@ -21,12 +21,12 @@ from tapegrad.numbers.object_state import ALONE
 from tapegrad.numbers.object_state import attributes as own_dict
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace import identity, redirection
+from tapegrad.trace.code_mentions import SEARCHES, mentioned, package_of
 from tapegrad.trace.conversions import converted
+from tapegrad.trace.deferred_writes import content, fill, holds, rekey
+from tapegrad.trace.global_arrays import stand_for
 from tapegrad.trace.interposition import trampoline
-from tapegrad.trace.mentions import SEARCHES, mentioned, package_of
-from tapegrad.trace.outside_arrays import stand_for
-from tapegrad.trace.put_off import content, fill, holds, rekey
-from tapegrad.trace.references import Routes, refill, substituted
+from tapegrad.trace.reference_search import ReferenceSearch, refill, substituted
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.write_back import Copies
 from tapegrad.tree.attributes import FOREIGN_PACKAGES
@@ -46,7 +46,7 @@ from tapegrad.tree.copies import (
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import Module
 from tapegrad.tree.nodes import Closure, Fresh, Instance, Leaf, Partial, Subclassed, is_masked
-from tapegrad.tree.signature import Reached
+from tapegrad.tree.signature import NamedObjects
 
 _SPECIAL = (gc, importlib, sys)  # modules that lead to other modules, or to all objects
 _KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -67,7 +67,7 @@ class Rerouting:
         self.pairs: list[tuple[Any, Any]] = []  # (copy, original)
         self.joined: list[tuple[Any, Any]] = []  # (first copy, another copy) of one object
         self.used: dict[int, Any] = {}  # by id: originals that have several names
-        self.routes: Routes | None = None
+        self.routes: ReferenceSearch | None = None
         # (captured variable that leads to an original, its copy, the copy's value at the start)
         self.cells: list[tuple[CellType, CellType, Any]] = []
         self.spaces: dict[int, Namespace] = {}  # id of a module's globals -> the namespace of rerouted functions
@@ -144,7 +144,7 @@ class Rerouting:
         self.pairs += [pair for new, _ in self.pairs for pair in rekey(new, copies)]
         self.copies = Copies([*self.pairs, *arrays], labels)
         self.objects = redirection.begin(objects)
-        self.routes = Routes(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
+        self.routes = ReferenceSearch(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,
                              tables if type(tables) is str else "")
         if tracer.blind is not None:
             tracer.blind.routes = self.routes
@@ -156,7 +156,7 @@ class Rerouting:
             self.pairs += [(copies[key], x) for key, x in self.routes.arrays.items()]
             self._lead(self.routes, tracer)
 
-    def _lead(self, routes: Routes, tracer: Any) -> None:
+    def _lead(self, routes: ReferenceSearch, tracer: Any) -> None:
         """Copy the containers that hold originals and cannot hand out copies; replace those that can."""
         copies = routes.known
         made = dict(copies)
@@ -233,7 +233,7 @@ class Rerouting:
             for cell, new in assigned:
                 cell.cell_contents = part(new.cell_contents)
 
-    def reached(self, walks: Sequence[Walk]) -> Reached | None:
+    def reached(self, walks: Sequence[Walk]) -> NamedObjects | None:
         """Return the objects that the program reaches by names of its own, with the arguments they are part of, or
         None.
         """
@@ -243,7 +243,7 @@ class Rerouting:
         for root in self.routes.roots:
             if id(root) not in self.routes.hits:
                 known.pop(id(root), None)
-        return Reached(known, walks) if known else None
+        return NamedObjects(known, walks) if known else None
 
     def check_outside(self, tape: Tape, op: Any = None) -> None:
         """Refuse ops that run outside the trace and read by name a list or dict that the program has written to: `op`,

@@ -13,7 +13,7 @@ from weakref import ref
 import numpy as np
 
 from tapegrad.errors import (
-    HEARERS,
+    REFUSAL_CALLBACKS,
     EscapedProxy,
     MutationError,
     Silenced,
@@ -44,8 +44,8 @@ from tapegrad.trace import ownership
 from tapegrad.trace.context import Context
 from tapegrad.trace.guards import are_apart, number_kind, option
 from tapegrad.trace.number_systems import check_numeric, follow, plain_array
-from tapegrad.trace.twins import check_computed
-from tapegrad.trace.value_retention import Economy, is_large
+from tapegrad.trace.shared_arguments import check_computed
+from tapegrad.trace.value_retention import Retention, is_large
 from tapegrad.trace.views import known, part, peek, unwritten
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import flatten, leaves_of
@@ -62,9 +62,9 @@ def _hear(err: TapeError) -> None:
         running.tracers[-1].refuse(err)
 
 
-HEARERS.append(_hear)
+REFUSAL_CALLBACKS.append(_hear)
 # called with the tracer when a trace begins, hooks for libraries; each returns a function to call at the end
-LISTENERS: list[Callable[[Tracer], Callable[[], None]]] = []
+TRACE_HOOKS: list[Callable[[Tracer], Callable[[], None]]] = []
 NO_COPIES: dict[int, Any] = {}
 _levels = itertools.count(1)
 
@@ -78,16 +78,16 @@ class Tracer:
     replays: control dependences are guarded.
     """
 
-    __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "economy", "error",
+    __slots__ = ("__weakref__", "apart", "blind", "constants", "copies", "ctx", "custom", "dynamic", "error",
                  "followed", "grad", "guarded", "inputs", "laid", "lasting", "lent", "level", "modes", "once",
-                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "settings", "silenced",
-                 "special", "tape", "unseen", "written")
+                 "overridden", "paths", "proxy", "push", "refusal", "replays", "rerouting", "retention", "settings",
+                 "silenced", "special", "tape", "unseen", "written")
 
     def __init__(self, tape: Tape, ctx: Context, proxy: Callable[..., Any], grad: bool = False,
-                 once: Economy | None = None,
+                 once: Retention | None = None,
                  replays: bool = True) -> None:
         self.tape, self.ctx, self.proxy, self.grad, self.once, self.replays = tape, ctx, proxy, grad, once, replays
-        self.economy: Economy | None = None  # `once`, after it has started
+        self.retention: Retention | None = None  # `once`, after it has started
         self.custom = self.overridden = type(ctx).record is not Context.record
         self.paths = Paths() if ctx.paths else None
         self.push: Callable[[Operation], Any] = tape.ops.append if self.paths is None else self._push_each
@@ -97,7 +97,7 @@ class Tracer:
         self.inputs: list[Any] = []  # the proxies of the inputs
         # by id of a copied object, or of one that refers to it: the replacement that the program sees
         self.copies: dict[int, Any] = NO_COPIES
-        self.lasting: list[ownership.Lasting] = []
+        self.lasting: list[ownership.SharedResult] = []
         self.unseen: list[Operation] = []  # results whose layout may depend on values
         self.lent: list[tuple[Operation, Operation]] = []  # users' functions' arguments and results, sharing no memory
         self.written: list[tuple[Any, str]] = []  # (memory of an input that the program wrote to, label)
@@ -134,8 +134,8 @@ class Tracer:
     def meet(self, x: Any) -> None:
         """Start value retention if `x` is large."""
         if self.once is not None and is_large(x) and not any(is_tensor(leaf.val) for leaf in self.tape.inputs):
-            self.economy, self.once, self.custom = self.once, None, True
-            self.economy.begin(self.tape)
+            self.retention, self.once, self.custom = self.once, None, True
+            self.retention.begin(self.tape)
             self._choose_push()
 
     def check_running(self) -> None:
@@ -167,8 +167,8 @@ class Tracer:
             if view is not None:
                 # the memory itself, which the result may be a view of; the operation's value may be a copy
                 values[0] = args[0]._val
-            if self.economy is not None:
-                self.economy.make_room()
+            if self.retention is not None:
+                self.retention.make_room()
             if op.effects.lends:
                 ownership.check(self, op)
             try:
@@ -268,8 +268,8 @@ class Tracer:
         if self.silenced:
             op.lasti = Silenced.at(op.lasti, self.silenced)
         self.tape.ops.append(op)
-        if self.economy is not None:
-            self.economy.note(op)
+        if self.retention is not None:
+            self.retention.note(op)
 
     def append(self, call: Call) -> Any:
         """Put an evaluated call on the tape; return proxies of its result."""
@@ -454,7 +454,7 @@ class Tracer:
             self._choose_push()
 
     def _choose_push(self) -> None:
-        bare = self.paths is None and self.economy is None and not self.silenced
+        bare = self.paths is None and self.retention is None and not self.silenced
         plainly = self.tape.ops.append if bare else self._push_each
         self.push = self._push_and_guard if self.settings else plainly
 

@@ -19,7 +19,6 @@ from tapegrad.rules.registry import PYTHON, StandIn
 from tapegrad.trace.conversions import Conversions
 from tapegrad.trace.holders import NEVER, parts, put, replaced
 from tapegrad.trace.import_statements import is_loaded, keeps
-from tapegrad.trace.imported_names import holders, loaded
 from tapegrad.trace.interposition import (
     INSTEAD,
     numpy_module,
@@ -31,7 +30,8 @@ from tapegrad.trace.interposition import (
 )
 from tapegrad.trace.lazy_frontends import register_imported
 from tapegrad.trace.observers import HANDED
-from tapegrad.trace.recorder import LISTENERS
+from tapegrad.trace.recorder import TRACE_HOOKS
+from tapegrad.trace.replaceable_names import holders, loaded
 from tapegrad.tree.copies import CODE, Attribute, another, apart, running
 
 _lock = threading.RLock()
@@ -86,7 +86,7 @@ class Interposition:
         outer, running.tracers = running.tracers, [*running.tracers, tracer]
         running.open.append(tracer)
         self.holding[tracer.level] = find, held, {}
-        ends = [listen(tracer) for listen in LISTENERS]
+        ends = [listen(tracer) for listen in TRACE_HOOKS]
         return partial(self.leave, tracer, outer, ends, held, functions)
 
     @whole

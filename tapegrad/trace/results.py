@@ -17,9 +17,9 @@ from tapegrad.ops.structure import nest_result, unpacked
 from tapegrad.rules.op import Traced
 from tapegrad.tape.origin import Origin
 from tapegrad.tape.tape import Constant, Operation, Tape, value_of
-from tapegrad.trace.holding import is_array_of_objects
 from tapegrad.trace.interposition import original
 from tapegrad.trace.recorder import Tracer
+from tapegrad.trace.substitution import is_array_of_objects
 from tapegrad.tree.flatten import Walk, flatten, is_leaf
 from tapegrad.tree.nodes import Closure, Container, Extended, Fresh, Item, Made, Static
 

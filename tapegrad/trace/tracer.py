@@ -18,14 +18,12 @@ from tapegrad.progress import Work
 from tapegrad.rules.activity import differentiated
 from tapegrad.rules.op import PROXIES, Traced
 from tapegrad.tape.tape import Input, Tape
-from tapegrad.trace import numpy_warnings, outside_arrays, ownership, proxy
-from tapegrad.trace.asking import in_our_words
-from tapegrad.trace.blind import Blind
+from tapegrad.trace import global_arrays, numpy_warnings, ownership, proxy
 from tapegrad.trace.collector import collector
+from tapegrad.trace.concretize import translated_error
 from tapegrad.trace.context import DEFAULT, Context
-from tapegrad.trace.escaped import Made
+from tapegrad.trace.escaped_proxies import Made
 from tapegrad.trace.holders import replacement
-from tapegrad.trace.imported_names import holders
 from tapegrad.trace.inputs import call_method, check_shared, check_written, flatten_call, print_of
 from tapegrad.trace.interposition import stand_in
 from tapegrad.trace.lazy_frontends import register_imported
@@ -33,10 +31,12 @@ from tapegrad.trace.number_systems import follow, plain_array
 from tapegrad.trace.random_state import DRAWN, Found
 from tapegrad.trace.rebinding import Rerouting
 from tapegrad.trace.recorder import Tracer
+from tapegrad.trace.replaceable_names import holders
 from tapegrad.trace.replacement import interposition
 from tapegrad.trace.results import put_result, returned
-from tapegrad.trace.twins import is_doubled, tie, twins
-from tapegrad.trace.value_retention import Economy, is_large
+from tapegrad.trace.shared_arguments import is_doubled, tie, twins
+from tapegrad.trace.uncopied import Blind
+from tapegrad.trace.value_retention import Retention, is_large
 from tapegrad.trace.write_back import Copies, attributes_of_tensors, settle
 from tapegrad.tree.argnums import ALL, Wanted
 from tapegrad.tree.flatten import Walk
@@ -63,7 +63,7 @@ def trace(f: Callable[..., R], /, *args: Any, ctx: Context | None = None, **kwar
 
 
 def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool = False,
-           copy: bool = False, once: Economy | None = None, observer: Any = None, found: Found | None = None,
+           copy: bool = False, once: Retention | None = None, observer: Any = None, found: Found | None = None,
            wanted: Wanted = ALL, replays: bool = True, done: Callable[..., None] | None = None,
            stands_for: dict[int, list[Any]] | None = None) -> Tape:
     """Trace, and return the tape; in `grad` mode it keeps the pullbacks of functions that have an rrule.
@@ -77,7 +77,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     if not callable(f):
         raise CallError(f"{brief(f)} is not a function", user_location(),
                         "the function first, then its arguments: tg.grad(f, x)")
-    tables = outside_arrays.known(f)
+    tables = global_arrays.known(f)
 
     def run(witness: Any, tables: bool | str) -> Tape:
         made = Made()
@@ -90,7 +90,7 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                 if made.tracer is not None:
                     made.release(f)
                 raise
-            if not made.is_alone():
+            if not made.has_no_survivors():
                 made.release(f)
             return tape
     try:
@@ -102,15 +102,15 @@ def record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
             refusal = err
         if once is not None:
             once.begun = False
-        return outside_arrays.run_again(f, run, refusal, observer)
+        return global_arrays.run_again(f, run, refusal, observer)
     except Exception as err:
         fold(err)
         raise
 
 
 def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context, grad: bool, copy: bool,
-            once: Economy | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool, tables: bool | str,
-            done: Callable[..., None] | None, made: Made, stands_for: dict[int, list[Any]]) -> Tape:
+            once: Retention | None, observer: Any, found: Found | None, wanted: Wanted, replays: bool,
+            tables: bool | str, done: Callable[..., None] | None, made: Made, stands_for: dict[int, list[Any]]) -> Tape:
     """Run the program once; if `tables`, trace the arrays that it reads by name, those of packages as well."""
     register_imported()
     walks: list[Walk] = []
@@ -194,7 +194,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             raise err.__cause__ from None
         if tracer.refusal is not None and not isinstance(err, TapeError):
             raise tracer.refusal from tracer.refusal.__cause__
-        if (refusal := in_our_words(err)) is not None:
+        if (refusal := translated_error(err)) is not None:
             raise refusal from err
         of_the_call = err.__traceback__ is not None and err.__traceback__.tb_next is None
         if isinstance(err, TypeError) and not args and of_the_call:
@@ -212,9 +212,9 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             tracer.close()
             leave()
             numpy_warnings.end(said)
-    if tracer.economy is not None:
+    if tracer.retention is not None:
         del out
-        tracer.economy.release(last=True)
+        tracer.retention.release(last=True)
     return tape
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad.numbers.parallel import in_parts
 from tapegrad.rules.activity import activity
 from tapegrad.rules.op import Op, tracer_of
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.rules.residuals import needed
 from tapegrad.tape.tape import Call, Operation, Tape, drop
 
@@ -58,7 +58,7 @@ class Held:
         return free
 
 
-class Economy:
+class Retention:
     """The large values of one tape, and which rules read them. `begin` starts it at the first such value. `sweeps`:
     False for a tape that is never swept, whose values no rule reads.
     """
@@ -100,7 +100,7 @@ class Economy:
                 if isinstance(x, Operation) and is_large(x.val):
                     self.read.update(needed(op, self.active))
                     break
-        if makes_apart(op, op.val):
+        if makes_owned_array(op, op.val):
             self.held.ops.append(op)
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -136,7 +136,7 @@ class Economy:
             self.spare = []
 
 
-def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
+def as_scalar_cotangent(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
     """Return the scalar behind a large broadcast cotangent of an elementwise op, as the cotangent of a sum is; any
     other cotangent unchanged.
 
@@ -154,7 +154,7 @@ def unstretched(dy: Any, op: Op, y: Any, values: list[Any]) -> Any:
 def is_elementwise(op: Op) -> bool:
     """Return whether an op is a ufunc's: each element of its result depends on the elements at the same position only.
     """
-    return any(meaning is op for fn, meaning in FOREIGN.items() if type(fn) is np.ufunc and fn.signature is None
+    return any(meaning is op for fn, meaning in DISPATCH.items() if type(fn) is np.ufunc and fn.signature is None
                and fn.nout == 1)
 
 
@@ -173,6 +173,6 @@ def is_apart(x: Any) -> bool:
     return is_large(x) and x.base is None and x.dtype != object
 
 
-def makes_apart(op: Operation, val: Any) -> bool:
+def makes_owned_array(op: Operation, val: Any) -> bool:
     """Return whether a call's value is large, owns its memory, and is never written to."""
     return is_apart(val) and type(op) is Call and not (op.fn.aliases == 0 or op.fn.memory.blank or op.fn.memory.written)

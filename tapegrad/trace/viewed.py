@@ -25,12 +25,12 @@ from tapegrad.errors import INTERNAL
 from tapegrad.numbers.formatting import plain as behind
 from tapegrad.numbers.tensors import ORDINARY
 from tapegrad.rules.op import Slotted, Traced
-from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.rules.registry import DISPATCH, refused
 from tapegrad.trace import views
 from tapegrad.trace.class_probe import Found, probed
 from tapegrad.trace.constructor_calls import callee
+from tapegrad.trace.dispatch import apply
 from tapegrad.trace.interposition import as_named, original, stand_in
-from tapegrad.trace.meaning import apply
 from tapegrad.trace.operators import UFUNCS
 from tapegrad.trace.proxy import Proxy, Tracked
 from tapegrad.trace.viewable import BESIDES, OF_EVERY_CLASS, check_viewable, own_classes
@@ -64,7 +64,7 @@ class Viewed(Tracked):
         """Do nothing, as NumPy's does."""
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        return array if type(array) is type(self) else dressed(array, self)
+        return array if type(array) is type(self) else as_class_of(array, self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if (y := _reflected(self, ufunc, method, inputs, kwargs, _getframe(1))) is not NotImplemented:
@@ -77,7 +77,7 @@ class Viewed(Tracked):
         if method == "outer":  # a ufunc call, for which NumPy reshapes the first array
             a, b = (x if isinstance(x, np.ndarray) else np.asarray(x) for x in given)
             y = bare(a).reshape(np.shape(a) + (1,) * np.ndim(b))
-            return ufunc(dressed(y, a) if is_viewed(a) else y, b, **kwargs, **({"out": out} if out else {}))
+            return ufunc(as_class_of(y, a) if is_viewed(a) else y, b, **kwargs, **({"out": out} if out else {}))
         origin = first_of(given)
         operands = origin._operands(ufunc, given) if origin is not None and method == "__call__" else map(bare, given)
         options = {key: bare(x) for key, x in kwargs.items() if x is not None or key == "axis"}
@@ -118,14 +118,14 @@ class Viewed(Tracked):
 
     def view(self, dtype: Any = None, type: Any = None) -> Any:
         """Return a view as another class or dtype, or as a plain array."""
-        y = FOREIGN[np.ndarray.view](bare(self), dtype, type)
+        y = DISPATCH[np.ndarray.view](bare(self), dtype, type)
         if is_viewed(y):
             return of_class(bare(y), y._viewed_as, self)
-        return y if dtype is np.ndarray or type is np.ndarray else dressed(y, self)
+        return y if dtype is np.ndarray or type is np.ndarray else as_class_of(y, self)
 
     def __getitem__(self, index: Any) -> Any:
         y = bare(self)[bare(index)]
-        return dressed(y, self) if isinstance(behind(y), np.ndarray) else y
+        return as_class_of(y, self) if isinstance(behind(y), np.ndarray) else y
 
     def __setitem__(self, index: Any, value: Any) -> None:
         bare(self)[bare(index)] = bare(value)
@@ -134,10 +134,10 @@ class Viewed(Tracked):
         return item in bare(self)
 
     def __copy__(self) -> Any:
-        return dressed(ops.copy(bare(self)), self)
+        return as_class_of(ops.copy(bare(self)), self)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return dressed(copy.deepcopy(bare(self), memo), self)
+        return as_class_of(copy.deepcopy(bare(self), memo), self)
 
     def __round__(self, ndigits: int | None = None) -> Any:
         raise refused(f"round of a traced {type(self)._viewed_as.__name__}", "its result depends on the class",
@@ -194,7 +194,7 @@ def of_class(x: Any, cls: type, obj: Any) -> Any:
     return _made(x, y, obj)
 
 
-def dressed(x: Any, like: Any) -> Any:
+def as_class_of(x: Any, like: Any) -> Any:
     """Return a plain result as an array of the class of `like`, with `like` passed to `__array_finalize__`."""
     if not isinstance(x, Traced):
         op = like._tracer.lift(np.asarray(x))
@@ -236,7 +236,7 @@ def first_of(inputs: Any) -> Any:
 def wrapped(origin: Any, y: Any, context: Any = None) -> Any:
     """Return a result passed through the `__array_wrap__` of an array's class."""
     if not overrides(origin, "__array_wrap__"):
-        return dressed(y, origin)
+        return as_class_of(y, origin)
     scalar = not isinstance(behind(y), np.ndarray)
     array = ops.array(y) if scalar and isinstance(y, Traced) else y
     takes = len(inspect.signature(origin.__array_wrap__).parameters)
@@ -271,7 +271,7 @@ def _in_classes(y: Any, found: Any) -> Any:
         if found.fresh:
             return of_class(y, type(found.origin)._viewed_as, None)
         return (found.origin if found.same else wrapped(found.origin, y, found.context) if found.wrapped
-                else dressed(y, found.origin))
+                else as_class_of(y, found.origin))
     if isinstance(found, (tuple, list)) and isinstance(y, (tuple, list)) and len(y) == len(found):
         parts = list(map(_in_classes, y, found))
         return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
@@ -309,8 +309,8 @@ def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[A
     among = _viewed_among((args, kwargs))
     if not among:
         return NotImplemented
-    if func in AS_THEY_ARE:
-        return FOREIGN[func](*args, **kwargs)
+    if func in KEEP_CLASS:
+        return DISPATCH[func](*args, **kwargs)
     if hasattr(func, "_implementation") and any(overrides(x, "__array_function__") for x in among):
         return func(*args, **kwargs)
     return typed(getattr(func, "_implementation", func), plainly, args, kwargs)
@@ -319,7 +319,7 @@ def applied(plainly: Callable[..., Any], func: Callable[..., Any], args: tuple[A
 # -- the proxy class of a program's class
 
 
-AS_THEY_ARE: set[Any] = set()  # functions that are implemented for arrays of a class
+KEEP_CLASS: set[Any] = set()  # functions that are implemented for arrays of a class
 
 
 @functools.lru_cache(maxsize=512)
@@ -375,7 +375,7 @@ def _named_there(method: Any) -> Callable[..., Any]:
 
 def viewed_class(cls: type) -> type[Viewed]:
     """Return the class of the proxies of arrays that are viewed as `cls`."""
-    FOREIGN.setdefault("viewed", applied)
+    DISPATCH.setdefault("viewed", applied)
     return _kind(cls, tuple(id(part) for base in own_classes(cls) for part in vars(base).values()))
 
 
@@ -490,4 +490,4 @@ def by_class(tracer: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...],
     return getattr(ufunc, method)(*given, **kwargs)
 
 
-FOREIGN.update(by_class=by_class, of_class=of_class)
+DISPATCH.update(by_class=by_class, of_class=of_class)

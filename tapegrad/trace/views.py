@@ -22,7 +22,7 @@ import numpy as np
 from tapegrad.errors import MutationError, user_location
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensor_index import is_turned
+from tapegrad.numbers.tensor_index import has_negative_step
 from tapegrad.numbers.tensors import duplicate, is_memory, is_tensor, is_writable, overlap
 from tapegrad.numbers.view_path import Path, Step, follow
 from tapegrad.ops import copy, empty_like, expand_dims, flip, getitem, imag, permute_dims, real, reshape, squeeze
@@ -303,7 +303,7 @@ def alias(x: Traced, base: Traced) -> None:
 def _turned(x: Any, base: Traced, step: Step) -> Any:
     """Return the result of a step; note that it shares memory if it reversed a tensor, a view in NumPy but a copy here.
     """
-    if is_tensor(plain(base._val)) and is_turned(step.args):
+    if is_tensor(plain(base._val)) and has_negative_step(step.args):
         place(x).storage.relate(place(base).storage)
     return x
 
@@ -407,7 +407,7 @@ def unwritten(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "out": new(kwargs["out"])} if kwargs.get("out") is not None else kwargs
 
 
-def hand_out(x: Traced) -> Any:
+def read_only_copy(x: Traced) -> Any:
     """Return the plain value of a constant, an array as a read-only copy: a write to it would be lost. While the copy
     is alive, writes to the array are refused as well.
     """

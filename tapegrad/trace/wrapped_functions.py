@@ -6,7 +6,7 @@ from typing import Any
 
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.rules.op import holds_traced
-from tapegrad.rules.registry import FOREIGN, StandIn
+from tapegrad.rules.registry import DISPATCH, StandIn
 from tapegrad.trace.interposition import standing_for
 from tapegrad.tree.copies import running
 
@@ -29,6 +29,6 @@ def uncompiled(fn: Any) -> StandIn:
     def shim(*args: Any, **kwargs: Any) -> Any:
         if not (running.tracers and holds_traced((args, tuple(kwargs.values())))):
             return fn(*args, **kwargs)
-        return (FOREIGN["frompyfunc"](fn, *args, **kwargs) if each and any(map(shape_of, args)) else
+        return (DISPATCH["frompyfunc"](fn, *args, **kwargs) if each and any(map(shape_of, args)) else
                 given_function(fn)(*args, **kwargs))
     return standing_for(fn, shim)

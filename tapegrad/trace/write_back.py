@@ -27,11 +27,11 @@ from tapegrad.ops.write import setitem
 from tapegrad.rules.activity import differentiated, sources
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Call, Operation, Tape, has_value
+from tapegrad.trace.deferred_writes import NOTHING, AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
+from tapegrad.trace.global_arrays import code_of_program
 from tapegrad.trace.interposition import original
-from tapegrad.trace.outside_arrays import code_of_program
 from tapegrad.trace.plain_values import PlainValues
-from tapegrad.trace.put_off import NOTHING, AttributeWrite, CellWrite, GroupWrite, RefillWrite, TableWrite
-from tapegrad.trace.stored import Forms, Result, Stored
+from tapegrad.trace.stored_values import Forms, Result, Stored
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import KINDS, base_of, class_of, is_empty
 from tapegrad.tree.modules import EMPTY, TABLES, is_module

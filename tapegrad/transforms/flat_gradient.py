@@ -20,16 +20,16 @@ from tapegrad.trace.guards import FIXED
 from tapegrad.trace.interposition import original
 from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.recording import recording
-from tapegrad.transforms.dropping import Dropping
 from tapegrad.transforms.loop_gradient import trace_loop
 from tapegrad.transforms.loop_types import NoLoop
 from tapegrad.transforms.loop_vectorize import vectorized
-from tapegrad.transforms.primal_copy import Scalars, copy_primal
+from tapegrad.transforms.primal_copy import ScalarTracer, copy_primal
 from tapegrad.transforms.primitivize import is_flat, primitivize
 from tapegrad.transforms.reverse import record_sweep
 from tapegrad.transforms.seed import start
 from tapegrad.transforms.steps import keeping
 from tapegrad.transforms.unroll import unroll
+from tapegrad.transforms.value_dropping import ValueDropper
 from tapegrad.tree.signature import ValueAndGradients
 
 
@@ -66,10 +66,10 @@ def flatgrad(tape: Tape, seed: Any = 1, release: bool = False, unrolls: bool = T
 
 def _flatgrad(tape: Tape, seed: Any, release: bool) -> Tape:
     new = tape.blank()
-    tracer = Scalars(new, DEFAULT, proxy.make)
+    tracer = ScalarTracer(new, DEFAULT, proxy.make)
     with recording(tracer):
         shadow = copy_primal(tape, new, tracer, trace_loop)
-        value, dropping = shadow.result.val, Dropping()
+        value, dropping = shadow.result.val, ValueDropper()
         if release:
             _give_up(tape, tracer, dropping)
         wrt = differentiated(tape)
@@ -107,7 +107,7 @@ def _check_samples(tape: Tape, primal: int) -> None:
             raise NoLoop
 
 
-def _give_up(tape: Tape, tracer: Tracer, dropping: Dropping) -> None:
+def _give_up(tape: Tape, tracer: Tracer, dropping: ValueDropper) -> None:
     """Drop the values of a tape's calls except the result's, and from now on of recorded calls, once unneeded."""
     for op in tape.ops:
         if type(op) is Call and op is not tape.result:

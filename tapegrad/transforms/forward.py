@@ -33,7 +33,7 @@ from tapegrad.trace.write_back import settle
 from tapegrad.transforms.grad import gradients_of
 from tapegrad.transforms.loop_tangent import beside
 from tapegrad.transforms.loop_types import NoLoop
-from tapegrad.transforms.primal_copy import Scalars
+from tapegrad.transforms.primal_copy import ScalarTracer
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.transforms.seed import pair_of
 from tapegrad.transforms.tangent_pass import Pass
@@ -226,7 +226,7 @@ def _forward(tape: Tape) -> Tape:
     """Copy a flat tape, and put the tangent of each operation behind it."""
     tape, seeds = _with_tangents(tape)
     new = tape.blank()
-    tracer = Scalars(new, DEFAULT, proxy.make)
+    tracer = ScalarTracer(new, DEFAULT, proxy.make)
     with recording(tracer):
         shadow, pass_, packed = beside(tape, seeds, new, tracer)
         result = shadow.result

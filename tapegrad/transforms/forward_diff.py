@@ -31,7 +31,7 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.recording import recording
 from tapegrad.trace.tracer import record
 from tapegrad.transforms import batch
-from tapegrad.transforms.primal_copy import Scalars, copy_primal
+from tapegrad.transforms.primal_copy import ScalarTracer, copy_primal
 from tapegrad.transforms.tangent_pass import Pass
 from tapegrad.transforms.walk import needed
 from tapegrad.tree.copies import running
@@ -72,7 +72,7 @@ def _placed(tracer: Tracer, tape: Tape, leaves: list[Any], count: int) -> list[A
     if any(is_complex(leaves[k]) or system(plain(leaves[k])) is not None for k in wrt):
         wrt = []
     with collector:
-        once = (tracer.once or tracer.economy) is not None and not tracer.replays and len(running.tracers) == 1
+        once = (tracer.once or tracer.retention) is not None and not tracer.replays and len(running.tracers) == 1
         if wrt and once and _are_own(tape, count):
             # a first-order sweep follows at once and never differentiates the derivatives
             y, links = _at_once(tape, wrt, count)
@@ -113,7 +113,7 @@ whether it is elementwise.
 def _with_derivatives(tape: Tape, wrt: Sequence[int], count: int) -> tuple[Tape, Links]:
     """Return a subtape that computes `count` results, their derivatives by some inputs, and the random draws."""
     new = tape.blank()
-    tracer = Scalars(new, DEFAULT, proxy.make)
+    tracer = ScalarTracer(new, DEFAULT, proxy.make)
     with recording(tracer):
         shadow = copy_primal(tape, new, tracer, _no_loop)
         primal = len(new.ops)

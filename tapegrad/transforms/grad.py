@@ -14,12 +14,12 @@ from tapegrad.trace.inputs import named_as
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.results import returned_copy
 from tapegrad.trace.tracer import record
-from tapegrad.trace.value_retention import Economy
+from tapegrad.trace.value_retention import Retention
 from tapegrad.trace.write_back import settle
 from tapegrad.transforms.reverse import back, sweep, taken
 from tapegrad.transforms.rewrite import rewrite
 from tapegrad.transforms.seed import pair_of, start, unit_of_result, with_unit
-from tapegrad.transforms.watched import context, look_at_sweep, watch
+from tapegrad.transforms.watched import check_sweep, context, watch
 from tapegrad.tree.argnums import ALL, Argnums, Plain, Wanted, wanted
 from tapegrad.tree.keywords import check_keywords
 
@@ -63,14 +63,14 @@ def grad(f: Callable[..., R], /, *args: Any, seed: Any = 1, argnums: Argnums = N
 def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seed: Any, asked: Wanted,
           has_aux: bool) -> tuple[Any, Any]:
     """Return the value and the gradients of one run; the sweep frees its values."""
-    economy = Economy() if watch() is None else None
+    retention = Retention() if watch() is None else None
     with collector:
-        tape = record(f, args, kwargs, context(), grad=True, once=economy, wanted=asked, replays=False)
+        tape = record(f, args, kwargs, context(), grad=True, once=retention, wanted=asked, replays=False)
         value = tape.result.val
         if has_aux:
             value = pair_of(value)
             seed = (with_unit(seed, value[0]), None)
-        gradients = gradients_of(tape, seed, economy=economy)
+        gradients = gradients_of(tape, seed, retention=retention)
         settle(tape)
         return value, gradients
 
@@ -176,17 +176,18 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
         return found
 
 
-def gradients_of(tape: Tape, seed: Any, economy: Economy | None = None) -> Any:
+def gradients_of(tape: Tape, seed: Any, retention: Retention | None = None) -> Any:
     """Return `(df, *dargs)`, or the requested part of it, by one reverse sweep over a primal tape with values. If an
-    `economy` is given this is the last sweep, and it frees the values.
+    `retention` is given this is the last sweep, and it frees the values.
     """
     with Work("differentiating"):
-        look_at_sweep(tape, seed)
+        check_sweep(tape, seed)
         tape.structure.of = unit_of_result(tape.result.val, seed)
         wrt = differentiated(tape)
         active = activity(tape, wrt)
         begun = start(tape.result.val, seed)
-        cot = sweep(tape, begun, active, last=economy is not None, thrifty=economy is not None and economy.begun)
+        cot = sweep(tape, begun, active, last=retention is not None,
+                    save_memory=retention is not None and retention.begun)
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k in wrt:

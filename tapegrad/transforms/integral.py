@@ -25,7 +25,7 @@ from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.steering import agree, poles_of, side
+from tapegrad.trace.control_dependence import agree, poles_of, side
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import flat, pulled
 from tapegrad.transforms.jumps import Path, check_jumps, check_poles

@@ -19,8 +19,8 @@ from tapegrad.rules.activity import activity
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Call, Guard, Input, Operation, Tape, value_of
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.steering import agree, poles_of, same_side, side, steering
-from tapegrad.trace.steering import sides as sides_of
+from tapegrad.trace.control_dependence import agree, poles_of, same_side, side, steering
+from tapegrad.trace.control_dependence import sides as sides_of
 from tapegrad.trace.tracer import record
 
 FEWEST, MOST = 10, 52  # least and most bisections in the search for a jump between two arguments

@@ -18,7 +18,7 @@ from tapegrad.ops.loop import Loop
 from tapegrad.ops.structure import put_results
 from tapegrad.tape.tape import Call, Input, Operation, Tape, value_of
 from tapegrad.trace.recorder import Tracer
-from tapegrad.transforms.primal_copy import Scalars
+from tapegrad.transforms.primal_copy import ScalarTracer
 from tapegrad.tree.flatten import flatten
 
 # The type of a carried value's derivative is found by trial: from the first iteration on, it is the type that the body
@@ -34,7 +34,7 @@ class NoLoop(TapeError):
         super().__init__(what, where, try_)
 
 
-class Plain(Scalars):
+class Plain(ScalarTracer):
     """Records views as computed values: rules of a body do not write to them, and their place may vary by iteration."""
 
     __slots__ = ()

@@ -27,7 +27,7 @@ from tapegrad.ops import (
 )
 from tapegrad.ops.loop import Loop, is_loop, live, range_of, taken
 from tapegrad.ops.structure import whole_of
-from tapegrad.replay.raising import may_stop
+from tapegrad.replay.raising import may_end_replay
 from tapegrad.rules.batching import elementwise, rule_of
 from tapegrad.rules.types import spec_of_call
 from tapegrad.tape.spec import Absent, Spec, absent, spec_of
@@ -103,7 +103,7 @@ class _Arrays:
         self.carried = carried
         self.outer: dict[Operation, Any] = dict(zip([*given, *listed, *carried], op.args))
         self.steps: dict[Any, tuple[Any, ...]] = dict(zip(steps, loop.steps))
-        stops = [x for x in loop.body.ops if may_stop(x, None, steps) and not (
+        stops = [x for x in loop.body.ops if may_end_replay(x, None, steps) and not (
             isinstance(x, Guard) and x.fact in FIXED and isinstance(x.args[0], Call))]
         self.live, leads = live(loop, used, stops)
         needed = [x for x in loop.body.ops if leads[x.id] and not isinstance(x, Input)]

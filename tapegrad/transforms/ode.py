@@ -29,7 +29,7 @@ from tapegrad.rules.batching import Members
 from tapegrad.rules.op import Op
 from tapegrad.tape.tape import Call, Guard, Operation, Tape, value_of
 from tapegrad.trace.context import DEFAULT
-from tapegrad.trace.steering import agree, poles_of, side, steering
+from tapegrad.trace.control_dependence import agree, poles_of, side, steering
 from tapegrad.trace.tracer import record
 from tapegrad.transforms.implicit import FEW, flat, pulled
 from tapegrad.transforms.jumps import check_path

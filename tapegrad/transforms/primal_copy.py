@@ -30,7 +30,7 @@ def guard_type(op: Call, tracer: Tracer) -> None:
             tracer.guard(op, "kind", number_kind(op.val))
 
 
-class Scalars(Tracer):
+class ScalarTracer(Tracer):
     """Records a rule's `cos(x)` of a Python float as `math.cos`, as the sweep of `grad` computes it."""
 
     __slots__ = ()
@@ -64,17 +64,17 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
     shadow = tape.blank()
     wanted = _taken(tape, [tape.result] if results is None else results)
     flat: dict[Operation, Operation | None] = {}
-    ghost: dict[Operation, Operation] = {}
+    shadow_of: dict[Operation, Operation] = {}
 
     def bind(arg: Any) -> Any:
         return flat[arg] if isinstance(arg, Operation) else arg
 
-    def haunt(arg: Any) -> Any:
-        return ghost[arg] if isinstance(arg, Operation) else arg
+    def bind_proxy(arg: Any) -> Any:
+        return shadow_of[arg] if isinstance(arg, Operation) else arg
 
     def copied(op: Operation) -> None:
         seen: Any
-        ghost[op] = seen = copy_op(op, haunt)
+        shadow_of[op] = seen = copy_op(op, bind_proxy)
         shadow.ops.append(seen)
         known = None not in [flat[arg] for arg in op.args if isinstance(arg, Operation)]
         if isinstance(op, Call) and ((isinstance(op.fn, Op) and type(op.fn.rule) is Rrule) or is_loop(op) or not known):
@@ -118,6 +118,6 @@ def copy_primal(tape: Tape, new: Tape, tracer: Tracer, trace_loop: Callable[...,
     for op in tape.ops:
         copied(op)
         if then is not None:
-            then(ghost[op])
-    shadow.result = ghost[tape.result]
+            then(shadow_of[op])
+    shadow.result = shadow_of[tape.result]
     return shadow

@@ -36,7 +36,7 @@ from tapegrad.tape.origin import Origin, set_origin
 from tapegrad.tape.subtape import exchanges, needed, unused_cotangent
 from tapegrad.tape.tape import Call, Constant, Input, Operation, Tape, append_copy, value_of
 from tapegrad.trace import numpy_warnings
-from tapegrad.trace.value_retention import is_apart, is_mapped, unstretched
+from tapegrad.trace.value_retention import as_scalar_cotangent, is_apart, is_mapped
 from tapegrad.transforms.rewrite import placed, pullback_of
 from tapegrad.transforms.seed import start
 from tapegrad.tree.signature import ValueAndGradients
@@ -142,7 +142,7 @@ def _flat_result(y: Any, *dxs: Any) -> Any:
     return y, (None, *dxs)
 
 
-def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty: bool = False,
+def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, save_memory: bool = False,
           passed: Callable[[Call], Any] | None = None,
           nothing: Callable[[Call], Any] = lambda op: unused_cotangent(op.fn, op.val)) -> list[Any]:
     """Run the reverse sweep over a primal tape, and return the cotangents by position.
@@ -151,7 +151,7 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
     is recorded, see `record_sweep`; and the pullbacks of triples append their calls to the tape that `back` writes.
 
     Each cotangent is freed when it has been passed on. The `last` sweep of a tape also frees each value that no earlier
-    call needs, so that its memory can be reused; `passed(call)` supplies the replacement value. A `thrifty` sweep
+    call needs, so that its memory can be reused; `passed(call)` supplies the replacement value. A `save_memory` sweep
     avoids large arrays where it can.
     """
     cot: list[Any] = [None] * (len(tape.ops) + 1)
@@ -174,11 +174,11 @@ def sweep(tape: Tape, seed: Any, active: bytearray, last: bool = False, thrifty:
                 if type(dy) in _LAZY and not fn.memory.written:
                     dy = dy.dense()
                 if op.pb is None and type(fn) is Op and type(fn.partials) is tuple and not whole:
-                    _pass_by_partials(op, dy, active, cot, thrifty)
+                    _pass_by_partials(op, dy, active, cot, save_memory)
                 else:
                     _pass_by_pullback(op, dy, active, cot, last)
                 # kept past the next call: memory freed at once is returned and requested again
-                held = op.val if thrifty and not is_mapped(op.val) else None  # noqa: F841
+                held = op.val if save_memory and not is_mapped(op.val) else None  # noqa: F841
             if last:
                 op.val, op.pb = None if passed is None else passed(op), None
     except ReplayError:  # it already names an operation, of the tape that the rule played
@@ -219,11 +219,11 @@ def _pass_by_pullback(op: Call, dy: Cotangent, active: bytearray, cot: list[Any]
                 cot[arg.id] = dx if cot[arg.id] is None else accumulate(cot[arg.id], dx)
 
 
-def _pass_by_partials(op: Call, dy: Cotangent, active: bytearray, cot: list[Any], thrifty: bool) -> None:
-    """Pass a cotangent through a call by its partials; a thrifty sweep adds in place and expands no single number."""
+def _pass_by_partials(op: Call, dy: Cotangent, active: bytearray, cot: list[Any], save_memory: bool) -> None:
+    """Pass a cotangent through a call by its partials; `save_memory` adds in place and expands no single number."""
     y, args, kwargs = op.val, op.args, op.kwargs
     values = [arg.val if type(arg) in _OPERATIONS else arg for arg in args]
-    one = unstretched(dy, op.fn, y, values) if thrifty else dy
+    one = as_scalar_cotangent(dy, op.fn, y, values) if save_memory else dy
     for partial, arg, x in zip(op.fn.partials, args, values):
         if arg is not x and partial is not None and active[arg.id]:  # arg is an operation
             try:
@@ -242,7 +242,7 @@ def _pass_by_partials(op: Call, dy: Cotangent, active: bytearray, cot: list[Any]
             i = arg.id
             if cot[i] is None:
                 cot[i] = dx
-            elif not (thrifty and _added_in_place(cot, i, dx)):
+            elif not (save_memory and _added_in_place(cot, i, dx)):
                 cot[i] = accumulate(cot[i], dx)
 
 

@@ -21,7 +21,7 @@ from tapegrad.numbers.lazy import needed
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops import not_equal, read, scatter, where
 from tapegrad.ops.elementwise import is_complex
-from tapegrad.ops.index import pieced
+from tapegrad.ops.index import pieces_with_indices
 from tapegrad.ops.sparse import major_of, sparse_matmul
 from tapegrad.rules import batching
 from tapegrad.rules.activity import has_gradient
@@ -254,7 +254,7 @@ class Dependence:
         """Return the pattern of `scatter`, from the places of the value to which it adds each piece."""
         ranks, paths, rows, at = self.kwargs["ranks"], self.kwargs.get("through", ()), [], 0
         places = np.arange(math.prod(self.shape)).reshape(self.shape)
-        for k, (piece, index) in enumerate(pieced(self.args, ranks)):
+        for k, (piece, index) in enumerate(pieces_with_indices(self.args, ranks)):
             part = self.given[at]
             at += 1 + ranks[k]
             if part is not None:

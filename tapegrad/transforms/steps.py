@@ -49,12 +49,12 @@ def steps_swept(steps: Steps, values: Sequence[Any], last: bool = False) -> tupl
 def steps_differed(steps: Steps, values: tuple[Any, ...], dz: Any) -> tuple[Any, ...]:
     """Return the cotangents of a sweep's arguments from those of its results, through a sweep that keeps all states."""
     values = unwrap(values)
-    tape = record(_Plainly(steps), values, {}, DEFAULT, grad=True, replays=False)
+    tape = record(_UncheckpointedSweep(steps), values, {}, DEFAULT, grad=True, replays=False)
     found = gradients_of(tape, tuple([None if isinstance(dx, Absorbing) else dx for dx in map(dense, unwrap(dz))]))[1:]
     return tuple(wrap(found)) if holds_tensor(values) else tuple(found)
 
 
-class _Plainly:
+class _UncheckpointedSweep:
     """A sweep over a loop that keeps all states, as a function to be traced."""
 
     def __init__(self, steps: Steps) -> None:

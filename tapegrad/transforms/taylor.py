@@ -27,12 +27,12 @@ from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
+from tapegrad.transforms.decompositions import WRITTEN
 from tapegrad.transforms.forward import given, nested
 from tapegrad.transforms.propagation import Propagation
 from tapegrad.transforms.tangents import linear_places, settled, tangent
 from tapegrad.transforms.unroll import unroll
 from tapegrad.transforms.walk import literal
-from tapegrad.transforms.written_out import WRITTEN
 from tapegrad.tree.flatten import Structure, flatten
 
 

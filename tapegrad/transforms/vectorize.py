@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad.errors import TapeError
 from tapegrad.numbers.formatting import name_of, plain
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.checkpoint import Written, unfit
+from tapegrad.trace.checkpoint import Written, why_no_subtape
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.effects import Reach
 from tapegrad.trace.tracer import record
@@ -63,7 +63,7 @@ class _Numbers(Batched):
             raise _Apart("most numbers take ways of their own", None, "")
         done = Written()
         tape = record(fn, args, kwargs, DEFAULT, done=done)
-        if done.why or done.finals or unfit(tape, [], done):
+        if done.why or done.finals or why_no_subtape(tape, [], done):
             raise _Apart("a call does more than compute", None, "")
         return tape
 

@@ -19,9 +19,9 @@ from tapegrad.tape.tape import Constant, Tape
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.effects import Reach
+from tapegrad.trace.global_arrays import OBSERVERS
+from tapegrad.trace.global_state import Outside
 from tapegrad.trace.inputs import flatten_call
-from tapegrad.trace.outside_arrays import WITNESSES
-from tapegrad.trace.outside_state import Outside
 from tapegrad.trace.random_state import SOURCES, Found, state_of
 from tapegrad.trace.results import returned
 from tapegrad.trace.tracer import record, trace
@@ -134,7 +134,7 @@ class Program(NamedTuple):
         return [any(flags[part.start : part.start + part.size]) for part in parts]
 
 
-def settled_for(tape: Tape, own: list[Any]) -> bool:
+def writes_shared_state(tape: Tape, own: list[Any]) -> bool:
     """Return whether the program of a tape writes to what all members share; if not, warn of its writes to the
     arguments `own`, of which each member has a copy.
     """
@@ -320,7 +320,7 @@ class Batched:
         listener, outside = Listener(), Outside(program.f)
         if outside.lasting and size:
             return None, True, []
-        witness = None if Reach(fn, *given, *named.values()).pure else WITNESSES[0](samples=True)
+        witness = None if Reach(fn, *given, *named.values()).pure else OBSERVERS[0](samples=True)
         running.observers = [*running.observers, listener]
         kept = False
         try:
@@ -328,7 +328,7 @@ class Batched:
                 tape = self.recorded(fn, given, named, witness)
             listener.heard = listener.heard or bool(found.unrecorded(tape))
             own = [arg for arg, mapped in zip((*given, *named.values()), program.mapped(flags)) if mapped]
-            writes = settled_for(tape, own) or outside.is_changed() or (witness is not None and witness.result()[1])
+            writes = writes_shared_state(tape, own) or outside.is_changed() or (witness and witness.result()[1])
             kept = bool(size and (listener.heard or writes) and not any(isinstance(x, Traced) for x in leaves))
         except TapeError as err:
             if not err.refuses or not size:

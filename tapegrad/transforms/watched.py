@@ -50,7 +50,7 @@ def watching(by: Watch) -> Iterator[None]:
         UNLIKE.remove(watch)
 
 
-def look_at_sweep(tape: Tape, seed: Any) -> None:
+def check_sweep(tape: Tape, seed: Any) -> None:
     """Have the watch check the reverse sweep of a tape, unless a trace under the watch records that sweep."""
     by = watch()
     if by is not None and not any(isinstance(x, Traced) for x in leaves_of((seed, [op.val for op in tape.inputs[1:]]))):

@@ -9,7 +9,7 @@ from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from tapegrad.numbers.systems import OWNERS
-from tapegrad.tree.copies import NoInput, dict_of, own_attributes
+from tapegrad.tree.copies import StaticNumber, dict_of, own_attributes
 
 WRAPPERS = frozenset([SimpleNamespace, ChainMap, UserDict, UserList])
 HEAP = 1 << 9  # CPython's flag of a heap type: defined in Python, with attributes that can be set
@@ -39,7 +39,7 @@ def attributes_of(x: Any) -> dict[str, Any]:
     if isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ not in (object.__new__, SimpleNamespace.__new__):
         return {}  # created in C, so it cannot be copied without its content
     found = own_attributes(x)
-    return {name: NoInput(part) for name, part in found.items()} if is_table(x) else found
+    return {name: StaticNumber(part) for name, part in found.items()} if is_table(x) else found
 
 
 def is_table(x: Any) -> bool:

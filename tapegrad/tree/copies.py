@@ -166,7 +166,7 @@ def dict_of(x: Any) -> dict[str, Any]:
     return vars(x) if type(x).__dictoffset__ else {}
 
 
-class NoInput(NamedTuple):
+class StaticNumber(NamedTuple):
     """A number in an object that is not an input: a cached hash (never a traced integer), an array's stored shape."""
 
     value: Any
@@ -190,5 +190,5 @@ def own_attributes(x: Any) -> dict[str, Any]:
     found = beside(x)
     if type(type(x).__hash__) is FunctionType:
         large = [name for name, part in found.items() if type(part) is int and part.bit_length() > 32]
-        found.update((name, NoInput(found[name])) for name in large if hash(x) == found[name])
+        found.update((name, StaticNumber(found[name])) for name in large if hash(x) == found[name])
     return found

@@ -23,7 +23,7 @@ from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
 from tapegrad.tree.attributes import HEAP, attributes_of, holds_proxies, is_foreign, is_table
-from tapegrad.tree.copies import Member, NoInput, base_of, beside, code_of, current, dict_of, is_empty
+from tapegrad.tree.copies import Member, StaticNumber, base_of, beside, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
     GRADIENT,
@@ -204,7 +204,7 @@ def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> b
             return bool(built != part.value)
         return {*map(id, set.__iter__(built))} != {*map(id, set.__iter__(part.value))}
     found = Walk([], []).take_apart(built, "")
-    now = [] if found is None else [value.value if type(value) is NoInput else value for value, _ in found[1]]
+    now = [] if found is None else [value.value if type(value) is StaticNumber else value for value, _ in found[1]]
     then = [child.build(leaves, memo) for child in part.children]
     return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
 
@@ -278,11 +278,11 @@ class Walk:
                 self.seen.setdefault(id(x), leaf)
                 self.keep.append((x, label))
             return leaf
-        if (type(x) in _STATIC and not is_traced_slice(x)) or type(x) is Text or type(x) is NoInput:
+        if (type(x) in _STATIC and not is_traced_slice(x)) or type(x) is Text or type(x) is StaticNumber:
             if type(x) is type:
                 self.called.append(x)
             self.restored = self.restored or type(x) is Text
-            return Static(x.value if type(x) is NoInput else x if type(x) is not Text else plain_text(x))
+            return Static(x.value if type(x) is StaticNumber else x if type(x) is not Text else plain_text(x))
         if type(x) is Member:
             return self.leaf(x.value, label)
         if "_redirects_for" in type(x).__dict__:
@@ -427,7 +427,7 @@ class Walk:
             return tensor, ((part, _join(label, name)) for part, name in tensor.parts)
         if is_subclassed(x):
             own = {NUMBERS: numbers_of(x),
-                   **{key: NoInput(part) if _is_count(part) else part for key, part in x.__dict__.items()}}
+                   **{key: StaticNumber(part) if _is_count(part) else part for key, part in x.__dict__.items()}}
             return Subclassed(x, list(own)), ((part, label if name == NUMBERS else _join(label, name))
                                               for name, part in own.items())
         if is_extended(x):

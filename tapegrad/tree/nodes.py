@@ -15,9 +15,9 @@ from tapegrad.numbers.equality import alike, snapshot
 from tapegrad.numbers.lazy import optree
 from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.object_state import settings_of
-from tapegrad.numbers.quantities import Measure, known_as, measure_of
+from tapegrad.numbers.quantities import Measure, measure_of, quantities_of
 from tapegrad.tree.copies import base_of, beside, class_of, code_of, dict_of, empty_like, space_of
-from tapegrad.tree.ways import way_to
+from tapegrad.tree.ways import rebound_to
 
 GRADIENT = -1  # memo key of the unit of the differentiated value, in a mirror of gradients
 NAMESPACE = "tapegrad"  # optree namespace for types that users register for tapegrad alone
@@ -132,7 +132,7 @@ _PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: 
 def is_container(x: Any) -> bool:
     """True for a container that optree can flatten."""
     kind: Any = type(x)
-    if kind in _PLAIN or known_as(kind) is not None:
+    if kind in _PLAIN or quantities_of(kind) is not None:
         return True
     return not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
 
@@ -346,7 +346,7 @@ class Subclassed(Record):
     @property
     def measure(self) -> Measure | None:
         """The unit of an array of quantities."""
-        known = known_as(self.cls)
+        known = quantities_of(self.cls)
         return None if known is None else Measure(self.cls, known, known.unit(self.prototype))
 
     @property
@@ -443,7 +443,7 @@ class Way(Bound):
 
     def build(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = way_to(self.prototype, self.children[1].build(leaves, memo))
+            memo[id(self)] = rebound_to(self.prototype, self.children[1].build(leaves, memo))
         return memo[id(self)]
 
 

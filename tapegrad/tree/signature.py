@@ -24,7 +24,7 @@ from tapegrad.tree.seeds import is_nothing
 from tapegrad.tree.sparse import is_sparse
 
 
-class Reached:
+class NamedObjects:
     """The objects that a program reaches by its own names, and which of them are parts of the arguments too.
 
     A compiled tape is valid while this mapping is the same.
@@ -65,7 +65,7 @@ class Signature:
         self.fn, self.function, self.args, self.kwargs, self.wanted = fn, function, args, kwargs, wanted
         self.shared = shared_among([function, *args, *kwargs.values()])  # objects that the program may compare by `is`
         # set for a traced function only: the objects it reaches by name, and what it writes after the trace
-        self.reached: Reached | None = None
+        self.reached: NamedObjects | None = None
         self.of: Any = None  # the unit of the differentiated value, if any
         self.effects: Any = None
         # the leaf positions of inputs that were taken as plain numbers and therefore have no gradient

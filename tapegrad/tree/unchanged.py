@@ -21,7 +21,7 @@ _OF_FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 _OF_TENSOR = attrgetter("requires_grad", "is_leaf", "_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-class Intricate(Exception):
+class Uncheckable(Exception):
     """Raised for an object that may change without a change of its parts: an array of strings, a slot, an iterator."""
 
 
@@ -29,7 +29,7 @@ class Unchanged:
     """The contents of modules, dicts, lists, plain objects and closures at the time of a walk, by identity.
 
     Calling it returns whether contents and classes are the same, so that another walk would find the same leaves in the
-    same nesting. The numbers and shapes of the leaves are not compared. Raises Intricate for other objects.
+    same nesting. The numbers and shapes of the leaves are not compared. Raises Uncheckable for other objects.
     """
 
     __slots__ = ("cells", "classes", "empty", "forwards", "functions", "hooks", "lists", "tables", "tensors")
@@ -43,7 +43,7 @@ class Unchanged:
         tensors, functions = list[Any](), list[FunctionType]()
         for walk in walks:
             if walk.changeable:
-                raise Intricate
+                raise Uncheckable
             functions += [x for x in walk.called if isinstance(x, FunctionType)]
             for x, _ in walk.keep:
                 if is_tensor(x) and not is_sparse_tensor(x):
@@ -53,11 +53,11 @@ class Unchanged:
                 else:
                     self._note(x)
         if any(fn.__dict__ for fn in functions):
-            raise Intricate
+            raise Uncheckable
         self.functions = [(fn, _OF_FUNCTION(fn)) for fn in functions]
         self.tensors = tensors, list(map(_OF_TENSOR, tensors))
         if any(hooks for *_, before, after in self.tensors[1] for hooks in (before, after)):
-            raise Intricate  # a table of hooks, which may grow
+            raise Uncheckable  # a table of hooks, which may grow
         self.forwards = [(cls, forward) for cls in {cls for x, cls in self.classes if is_module(x)}
                          if (forward := forward_of(cls)) is not None]
         self.hooks = hooks_of_all() if any(is_module(x) for x, _ in self.classes) else None
@@ -65,7 +65,7 @@ class Unchanged:
     def _note(self, x: Any) -> None:
         kind = type(x)
         if is_sparse(x) or is_sparse_tensor(x):  # its indices may be written to
-            raise Intricate
+            raise Uncheckable
         if issubclass(kind, tuple) or is_memory(x):
             if isinstance(own := getattr(x, "__dict__", None), dict):  # an instance of a user's class
                 self.classes.append((x, class_of(x)))
@@ -94,7 +94,7 @@ class Unchanged:
             self.classes.append((x, class_of(x)))
             self._table(vars(x))
         else:
-            raise Intricate
+            raise Uncheckable
 
     def _table(self, x: dict[Any, Any]) -> None:
         self.tables.append((x, [*x], [*x.values()]))

@@ -32,7 +32,7 @@ def owner_of(x: Any) -> Any:
     return None if kind is MappingProxyType and "__module__" in x and "__doc__" in x else owner
 
 
-def way_to(x: Any, owner: Any) -> Any:
+def rebound_to(x: Any, owner: Any) -> Any:
     """Return the value that refers to `owner` as `x` does to its own object."""
     kind = type(x)
     if kind in _METHODS or kind is MethodType:

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad.debug.execution import name_of
 from tapegrad.debug.explain import Explanation
 from tapegrad.debug.values import norm
-from tapegrad.debug.walk import name_of
 from tapegrad.numbers.cotangents import ZERO, accumulate, dense
 from tapegrad.testing import check_grads
 from tests.golden.debugged import X, layers, masked

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad.debug.execution import name_of
 from tapegrad.debug.values import element, figure, is_zero, norm, numbers
-from tapegrad.debug.walk import name_of
 from tapegrad.numbers.cotangents import Accumulator
 from tapegrad.show.line import reverse_start
 from tests.golden.debugged import X, masked, root

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import tapegrad as tg
+from tapegrad.debug.execution import name_of
 from tapegrad.debug.step import PROMPT, Stepper
-from tapegrad.debug.walk import name_of
 from tests.golden.debugged import X, layers, session, tape
 from tests.golden.texts import on_console
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.rules.registry import FOREIGN, Refusal
+from tapegrad.rules.registry import DISPATCH, Refusal
 from tapegrad.trace.lazy_frontends import register_imported
 
 Draw = np.random.Generator
@@ -60,7 +60,7 @@ def public(prefix: str, module: Any) -> Iterator[tuple[str, Any]]:
 
 def is_known(fn: Any) -> bool:
     """True for what tapegrad has a meaning for."""
-    return fn in FOREIGN and type(FOREIGN[fn]) is not Refusal
+    return fn in DISPATCH and type(DISPATCH[fn]) is not Refusal
 
 
 def prefixed(**names: str) -> frozenset[str]:
@@ -105,7 +105,7 @@ def numpy() -> Namespace:
     """Return NumPy's functions that tapegrad has a meaning for, and the methods of arrays."""
     functions = {name: fn for prefix, module in (("np", np), ("np.linalg", np.linalg), ("np.fft", np.fft))
                  for name, fn in public(prefix, module) if is_known(fn)}
-    functions |= {f"x.{name}": method(name) for name, fn in vars(np.ndarray).items() if callable(fn) and not name.startswith("_") and fn in FOREIGN}
+    functions |= {f"x.{name}": method(name) for name, fn in vars(np.ndarray).items() if callable(fn) and not name.startswith("_") and fn in DISPATCH}
     return Namespace(functions, ARRAYS, forms(
         "f(x)", "f(x, y)", "f(x, x)", "f(x, y, x)", "f(np.asarray(x) > 0, x, y)", "f([x, y])", "f((x, y), 0)", "f(2.0, x)", "f(x, axis=0)", "f(x, axis=-1)",
         "f(x, keepdims=True)", "f(x, axis=0, keepdims=True)", "f(x, dtype=np.float32)", "f(x, where=np.asarray(x) > 0, initial=1.0)",
@@ -132,7 +132,7 @@ def scipy() -> Namespace:
     for name in ["special", "linalg", "signal", "ndimage", "fft", "stats", "spatial.distance", "integrate", "interpolate"]:
         functions |= public(name, importlib.import_module(f"scipy.{name}"))
     register_imported()
-    functions = {name: fn for name, fn in functions.items() if name.rpartition(".")[2] not in SLOW.split() and type(FOREIGN.get(fn)) is not Refusal
+    functions = {name: fn for name, fn in functions.items() if name.rpartition(".")[2] not in SLOW.split() and type(DISPATCH.get(fn)) is not Refusal
                  and type(fn).__module__.partition(".")[0] != "scipy"}
     stats = importlib.import_module("scipy.stats")
     functions |= {f"stats.{dist}.{name}": getattr(getattr(stats, dist), name) for dist in DISTRIBUTIONS.split() for name in METHODS.split()

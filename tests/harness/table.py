@@ -23,7 +23,7 @@ from tapegrad.tape.spec import NOTHING
 from tapegrad.tape.tape import Call, Tape, has_value
 from tapegrad.testing import check_grads, contract, weights
 from tapegrad.trace import value_retention
-from tapegrad.transforms import dropping
+from tapegrad.transforms import value_dropping
 from tapegrad.transforms.taylor import coefficients
 from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import chosen
@@ -364,7 +364,7 @@ def dropped(sample: Sample) -> None:
     """A compiled gradient whose tape gives up each value, as it does large ones, is the same."""
     if sample.is_differentiable:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(dropping, "LARGE", 0)
+            patch.setattr(value_dropping, "LARGE", 0)
             served(sample.loss, sample.fresh(), sample.gradient)
 
 

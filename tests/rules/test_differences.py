@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.rules.registry import FOREIGN, GIVEN, STAND_IN
+from tapegrad.rules.registry import DISPATCH, GIVEN, STAND_IN
 
 
 def compiled(x: Any, a: float, name: str = "cube") -> Any:
@@ -99,7 +99,7 @@ def test_a_compiled_function_of_a_module_is_differentiated_by_the_names_it_has()
         assert np.isclose(slope, 1 / NormalDist(0.0, 2.0).pdf(value), rtol=1e-8)
         assert "differences_of__normal_dist_inv_cdf" in str(tg.trace(quantile, 0.7)[1])
     finally:
-        for table in (FOREIGN, GIVEN, STAND_IN):
+        for table in (DISPATCH, GIVEN, STAND_IN):
             table.pop(_normal_dist_inv_cdf, None)
 
 

@@ -10,7 +10,7 @@ import scipy.special
 
 import tapegrad as tg
 from tapegrad import NoTangent, ZeroTangent
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 
 
 @tg.primitive
@@ -52,7 +52,7 @@ def test_a_rule_for_a_plain_function_holds_wherever_it_is_called_from() -> None:
 
 
 def test_a_rule_for_a_library_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FOREIGN, np.i0, FOREIGN[np.i0])  # what it means is back after this test
+    monkeypatch.setitem(DISPATCH, np.i0, DISPATCH[np.i0])  # what it means is back after this test
 
     @tg.rrule(np.i0)
     def _(x: Any) -> Any:

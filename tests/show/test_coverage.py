@@ -16,7 +16,7 @@ from rich.console import Console
 import tapegrad as tg
 from tapegrad.cli import main
 from tapegrad.rules.op import Op, Traced
-from tapegrad.rules.registry import AS_WRITTEN, CONSTANT, FOREIGN, PLAIN, THROUGH, Refusal
+from tapegrad.rules.registry import CONSTANT, DISPATCH, PLAIN, RUN_AS_PYTHON, TRACED_THROUGH, Refusal
 from tapegrad.show.coverage import KINDS, SPACES, entries, listing, overview
 from tapegrad.show.styles import STYLES
 from tapegrad.testing import check_grads
@@ -28,7 +28,7 @@ register_imported()
 
 COMPLETE = ["numpy", "linalg", "fft", "ndarray", "math", "scipy.sparse"]  # of SciPy's, what is registered nowhere is called unknown
 # torch's refusals, which are there once torch is imported, are tested in tests/torch
-REFUSED = {fn: meaning for fn, meaning in FOREIGN.items() if isinstance(meaning, Refusal) and not meaning.name.startswith("torch.")}
+REFUSED = {fn: meaning for fn, meaning in DISPATCH.items() if isinstance(meaning, Refusal) and not meaning.name.startswith("torch.")}
 TWO = ["np.busday_count", "np.busday_offset", "np.intersect1d", "np.may_share_memory", "np.shares_memory"]
 TO_A_FILE = ["np.save", "np.savetxt", "np.savez", "np.savez_compressed"]
 
@@ -43,7 +43,7 @@ def test_nearly_all_that_has_a_derivative_is_differentiable(space: str) -> None:
     """What has a derivative: what is differentiable, be it an op or a composite, and what is refused though it has one."""
     found = entries(space)
     whole = [entry for entry in found if entry.kind in ("differentiable", "composite", "traced") or
-             (entry.kind == "refused" and FOREIGN[getattr(pkgutil.resolve_name(SPACES[space]), entry.name)].derivative)]
+             (entry.kind == "refused" and DISPATCH[getattr(pkgutil.resolve_name(SPACES[space]), entry.name)].derivative)]
     assert whole == [entry for entry in found if entry.derivative]
     assert sum(entry.covered for entry in whole) >= 0.9 * len(whole)
 
@@ -72,10 +72,10 @@ def test_a_refused_function_can_be_given_a_rule() -> None:
 
 
 def test_each_function_is_in_one_table() -> None:
-    known = {fn for fn, meaning in FOREIGN.items() if isinstance(meaning, (Op, Refusal))}
+    known = {fn for fn, meaning in DISPATCH.items() if isinstance(meaning, (Op, Refusal))}
     assert not known & CONSTANT
-    assert not (known | CONSTANT | set(FOREIGN)) & set(PLAIN)
-    assert not (known | CONSTANT | set(FOREIGN) | set(PLAIN)) & (THROUGH | AS_WRITTEN)
+    assert not (known | CONSTANT | set(DISPATCH)) & set(PLAIN)
+    assert not (known | CONSTANT | set(DISPATCH) | set(PLAIN)) & (TRACED_THROUGH | RUN_AS_PYTHON)
     assert all(PLAIN.values())
 
 
@@ -104,7 +104,7 @@ def _flows(meaning: Callable[..., Any], apply: Callable[..., Any], x: Any) -> bo
 @pytest.mark.parametrize("space", COMPLETE)
 def test_no_gradient_flows_through_what_is_constant(space: str) -> None:
     values = [getattr(pkgutil.resolve_name(SPACES[space]), entry.name) for entry in entries(space)]
-    meanings = [FOREIGN[value] for value in values if value in CONSTANT and value in FOREIGN]
+    meanings = [DISPATCH[value] for value in values if value in CONSTANT and value in DISPATCH]
     numbers = 2.5 if space == "math" else np.array([[2.0, 1.0], [1.0, 3.0]])
     row = numbers if space == "math" else np.array([1.0, 2.0])
     calls = [(lambda fn, x: fn(x), numbers), (lambda fn, x: fn(x, x), row), (lambda fn, x: fn(x, 1), numbers)]
@@ -114,7 +114,7 @@ def test_no_gradient_flows_through_what_is_constant(space: str) -> None:
 
 
 def test_a_gradient_that_flows_is_seen() -> None:
-    assert _flows(FOREIGN[np.sort], lambda fn, x: fn(x), np.eye(2)) is True
+    assert _flows(DISPATCH[np.sort], lambda fn, x: fn(x), np.eye(2)) is True
 
 
 # -- what is shown

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.trace import imported_names
+from tapegrad.trace import replaceable_names
 
 SOURCE = '''
 import numpy
@@ -636,7 +636,7 @@ def test_the_type_of_a_result_is_the_same_at_the_next_call(package: ModuleType) 
 
 def test_what_a_package_leads_to_is_looked_for_once(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
-    monkeypatch.setattr(imported_names, "_reached", lambda root, *ways, reached=imported_names._reached: looked.append(root) or reached(root, *ways))
+    monkeypatch.setattr(replaceable_names, "_reached", lambda root, *ways, reached=replaceable_names._reached: looked.append(root) or reached(root, *ways))
 
     def f(x: Any) -> Any:
         return package.decorated(x) * package.imports(x)

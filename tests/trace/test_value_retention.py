@@ -61,7 +61,7 @@ WEIGHTS = np.linspace(1.0, 2.0, N)
 
 def dropped(f: Callable[..., Any], *args: Any) -> list[str]:
     """Return the calls whose values `grad` drops while it traces."""
-    tape = record(f, args, {}, DEFAULT, grad=True, once=value_retention.Economy())
+    tape = record(f, args, {}, DEFAULT, grad=True, once=value_retention.Retention())
     return [op.fn.__name__ for op in tape if isinstance(op, Call) and not has_value(op)]
 
 

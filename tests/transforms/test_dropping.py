@@ -15,8 +15,8 @@ from tapegrad.compile.numpy.source import write_source
 from tapegrad.tape.tape import Constant, has_value
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.tracer import record
-from tapegrad.transforms import dropping
-from tapegrad.transforms.dropping import drop_large
+from tapegrad.transforms import value_dropping
+from tapegrad.transforms.value_dropping import drop_large
 from tests.harness.compare import same
 from tests.harness.run import peak
 
@@ -26,7 +26,7 @@ SMALL = {"elementwise": {"n": 1 << 18}, "lstm": {"characters": 5}, "recurrence":
 
 @pytest.mark.parametrize("name", [name for name, problem in PROBLEMS.items() if not problem.module])  # NumPy code
 def test_the_source_is_the_same_as_of_a_tape_with_its_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropping, "LARGE", 0)
+    monkeypatch.setattr(value_dropping, "LARGE", 0)
     problem = PROBLEMS[name].made(**SMALL.get(name, {}))
 
     def source(release: bool) -> list[str]:
@@ -63,7 +63,7 @@ def test_a_tape_of_the_users_keeps_its_values() -> None:
 
 @pytest.mark.parametrize("name", ["elementwise", "gmm", "filling"])
 def test_a_released_tape_is_compiled_without_its_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropping, "LARGE", 64)
+    monkeypatch.setattr(value_dropping, "LARGE", 64)
     problem = PROBLEMS[name].made(**SMALL.get(name, {}))
     released, whole = [tg.flatgrad(tg.trace(problem.objective, *problem.args, **problem.given)[1], release=release) for release in (True, False)]
     missing = [op for op in released if not has_value(op)]

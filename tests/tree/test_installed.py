@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tapegrad.trace.mentions import is_foreign
+from tapegrad.trace.code_mentions import is_foreign
 from tapegrad.tree.installed import library_of
 
 

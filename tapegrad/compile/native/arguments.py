@@ -12,7 +12,7 @@ from types import FunctionType, GetSetDescriptorType
 from typing import Any
 
 from tapegrad.compile.argument_source import Unpacked, _Intricate, differs, is_named, keys_of, plain_code
-from tapegrad.compile.earlier_call import LeavesOfCalls
+from tapegrad.compile.flatten_cache import ArgumentFlattener
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.layouts import LAYOUT
 from tapegrad.compile.numpy.function import Miss
@@ -41,7 +41,7 @@ class Arguments(Unpacked):
 
     def intricate(self) -> str:
         """Emit a call of a Python function that takes the arguments apart."""
-        f, take, tape = self.f, LeavesOfCalls(self.tape), self.tape
+        f, take, tape = self.f, ArgumentFlattener(self.tape), self.tape
         f.back_to(self.mark)
         self.direct.clear()
         self.statics.clear()

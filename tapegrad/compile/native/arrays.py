@@ -64,7 +64,7 @@ def part(f: Function, x: Array, take: Callable[[Any], Any]) -> Array:
     """Return the part of an array, or the element, that a NumPy function selects. Raises Unlowered if the result is not
     a view.
     """
-    like = lying(x)
+    like = empty_like_layout(x)
     found = take(like)
     if not isinstance(found, np.ndarray):
         at = np.unravel_index(int(take(np.arange(like.size).reshape(like.shape))), x.shape)
@@ -134,7 +134,7 @@ def in_memory(f: Function, x: Elements) -> Array:
     return Array(place, x.shape, dense(x.shape, step), None, x.kind)
 
 
-def lying(x: Array) -> Any:
+def empty_like_layout(x: Array) -> Any:
     """Return an uninitialised array with the shape, dtype and strides of `x`, for layout computations."""
     below = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step < 0 and n)
     above = sum(step * (n - 1) for n, step in zip(x.shape, x.strides) if step > 0 and n)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from tapegrad.compile.backend import BACKENDS, Backend, last_uses_told, unfolded
+from tapegrad.compile.backend import BACKENDS, Backend, with_inlined_checkpoints, with_reusable_states
 from tapegrad.compile.known_functions import is_known
 from tapegrad.compile.native.batches import grouped
 from tapegrad.compile.native.draws import MOST
-from tapegrad.compile.native.entry import LEFT, Compiled, Unpaid, compile_native
+from tapegrad.compile.native.entry import LEFT, Compiled, NotWorthwhile, compile_native
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.machine import machine, shared_function
 from tapegrad.compile.numpy.function import compile_tape
@@ -35,7 +35,7 @@ class Native(Backend):
         if suits(tape):
             try:
                 return NativeFunction.made(tape, fresh)  # type: ignore[no-any-return]
-            except Unpaid:
+            except NotWorthwhile:
                 pass
             except Exception as err:  # an error in tapegrad or LLVM must not stop the program
                 failed(tape, err)
@@ -166,7 +166,7 @@ def native(device: Any, mode: str, passes: Sequence[Pass]) -> Backend:
     if mode == "native":
         machine()
 
-    return Native(lambda tape: last_uses_told(unfolded(tape, passes)), mode)
+    return Native(lambda tape: with_reusable_states(with_inlined_checkpoints(tape, passes)), mode)
 
 
 BACKENDS["native"] = native

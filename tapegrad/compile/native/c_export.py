@@ -14,7 +14,7 @@ import numpy as np
 
 import tapegrad.compile.native.entry  # noqa: F401  (its imports fill the table of lowerings)
 from tapegrad import ops
-from tapegrad.compile.backend import last_uses_told, unfolded
+from tapegrad.compile.backend import with_inlined_checkpoints, with_reusable_states
 from tapegrad.compile.native.batches import grouped
 from tapegrad.compile.native.c_text import SCALARS, CText, NoC
 from tapegrad.compile.native.emit import Lanes
@@ -123,7 +123,7 @@ def to_c(tape: Tape, name: str = "") -> CSource:
             or _MACRO.fullmatch(name):
         raise ArgumentError(f"{name!r} cannot be the name of a C function", None, 'tape.to_c(name="gradient")')
     tape.check()
-    best = grouped(last_uses_told(unfolded(roll(flattened(tape)))))
+    best = grouped(with_reusable_states(with_inlined_checkpoints(roll(flattened(tape)))))
     f = Standalone(best, Plan(), TARGET)
     f.env[best.inputs[0]] = Number("0", "i")
     taken = set(_WORDS)

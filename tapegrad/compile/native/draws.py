@@ -25,7 +25,7 @@ def raises(op: Operation) -> bool:
     return may_raise(op) and not is_calm(op)
 
 
-class Drawing:
+class DrawFunction:
     """Draws all random numbers of a call: a function of the tape's inputs, ordered as `given`. The last item of its
     result restores the generators; it is None unless NumPy warnings are errors.
     """

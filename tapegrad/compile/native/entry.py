@@ -19,10 +19,10 @@ import tapegrad.compile.native.memory
 import tapegrad.compile.native.products
 import tapegrad.compile.native.small  # noqa: F401  (each fills the table of lowerings)
 from tapegrad import ops
-from tapegrad.compile.argument_source import Nest, Nested, Opened, nest_of_result
+from tapegrad.compile.argument_source import FromAttributes, Nest, Nested, nest_of_result
 from tapegrad.compile.groups import ungrouped
 from tapegrad.compile.native.arguments import Arguments, shows_its_dict
-from tapegrad.compile.native.draws import Drawing, Rest, held, raises, set_back
+from tapegrad.compile.native.draws import DrawFunction, Rest, held, raises, set_back
 from tapegrad.compile.native.function import Function
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.layouts import LAYOUT
@@ -43,7 +43,7 @@ LEFT = object()
 """The value that a function without fallback returns when native code bails out."""
 
 
-class Unpaid(Exception):
+class NotWorthwhile(Exception):
     """More calls of a tape would stay in Python than become machine code."""
 
 
@@ -100,7 +100,7 @@ class Entry:
             f.flush()
         for op in draws:
             f.put_off(op)
-        found, made = f.flush(partial(Drawing, sources=sources_of(self.tape)))
+        found, made = f.flush(partial(DrawFunction, sources=sources_of(self.tape)))
         self.undo = found.owner, Rest(self.tape, draws, made)
 
     def hold(self) -> None:
@@ -193,7 +193,7 @@ class Entry:
         parts = [self.nested(part, made) for part in nest.parts]
         if nest.make is dict:
             found = self.table(nest.keys, parts)
-        elif type(nest.make) is Opened and is_plain(nest.make.cls):
+        elif type(nest.make) is FromAttributes and is_plain(nest.make.cls):
             found = f.held(f.op(f"call ptr @PyType_GenericNew(ptr {f.object(nest.make.cls)}, ptr null, ptr null)")).ir
             table = self.table(nest.make.names, parts)
             put = f.op(f"call i32 @PyObject_GenericSetAttr(ptr {found}, ptr {f.object('__dict__')}, ptr {table})")
@@ -335,7 +335,7 @@ class Compiled(NamedTuple):
 def compile_native(tape: Tape, fresh: Any) -> Compiled:
     """Return the machine code of a tape; `fresh` is the freshness check.
 
-    Raises Unpaid for a tape of which little would become machine code.
+    Raises NotWorthwhile for a tape of which little would become machine code.
     """
     plan = Plan(ops.unpacked(tape.result)[0])
     guards = None if fresh is None else Guards(fresh)
@@ -348,8 +348,8 @@ def compile_native(tape: Tape, fresh: Any) -> Compiled:
         except Refused as err:
             plan.refused.add(err.args[0])
     if entry.f.gained <= entry.f.left:
-        raise Unpaid
+        raise NotWorthwhile
     text = entry.text()  # this adds to the objects
     items = [compile_tape(ungrouped(x), checks=False) if isinstance(x, Tape) else x.compiled()
-             if isinstance(x, Drawing) else x for x in entry.f.objects.items]
+             if isinstance(x, DrawFunction) else x for x in entry.f.objects.items]
     return Compiled(tape.name, Code(text), guards, tuple(items))

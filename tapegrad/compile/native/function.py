@@ -43,7 +43,7 @@ from tapegrad.compile.native.values import (
 )
 from tapegrad.numbers.parallel import COUNT
 from tapegrad.ops.loop import is_loop
-from tapegrad.replay.raising import may_stop
+from tapegrad.replay.raising import may_end_replay
 from tapegrad.tape.spec import Spec, spec_of
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape, operands
 from tapegrad.trace.guards import FIXED
@@ -137,7 +137,7 @@ class Function(Emitter):
         if write is None:
             raise Unlowered(getattr(op.fn, "__name__", "a function"))
         self.env[op] = made = write(self, op)
-        if isinstance(made, Number) and op not in self.users and may_stop(op):  # LLVM would drop it
+        if isinstance(made, Number) and op not in self.users and may_end_replay(op):  # LLVM would drop it
             self.put(f"store volatile {self.lanes.type(made.kind)} {made.ir}, ptr %unused")
 
     def put_off(self, op: Operation) -> None:

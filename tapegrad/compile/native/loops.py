@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.compile.groups import Joined, Taken
+from tapegrad.compile.groups import StackedResults, Taken
 from tapegrad.compile.native.arrays import is_computed, operand, part_of, stored
 from tapegrad.compile.native.callbacks import call_back
 from tapegrad.compile.native.elementwise import stretched
@@ -387,5 +387,5 @@ def lower_taken(f: Function, op: Call) -> Value:
 
 
 CARRIERS[Loop] = lower_loop
-CARRIERS[Joined], CARRIERS[Taken] = lower_collected, lower_taken
+CARRIERS[StackedResults], CARRIERS[Taken] = lower_collected, lower_taken
 LOWERINGS[ops.getfield] = lower_getfield

@@ -16,7 +16,7 @@ from tapegrad.errors import Location
 from tapegrad.numbers.view_path import Path
 from tapegrad.ops.loop import Loop, range_of
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.rules.types import spec_of_call
 from tapegrad.rules.types.layout import copied, view_strides
 from tapegrad.tape.spec import NOTHING, Spec, spec_of
@@ -41,7 +41,7 @@ class Site:
 
 
 UFUNCS: dict[Op, np.ufunc] = {}
-for _fn, _meaning in FOREIGN.items():
+for _fn, _meaning in DISPATCH.items():
     if isinstance(_fn, np.ufunc) and isinstance(_meaning, Op) and _fn.nout == 1 and _fn.signature is None:
         UFUNCS.setdefault(_meaning, _fn)
 

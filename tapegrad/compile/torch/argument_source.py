@@ -18,7 +18,7 @@ from tapegrad.tree.modules import has_hook
 PLAIN = frozenset([torch.Tensor, torch.nn.Parameter])  # classes passed to torch's functions unchanged
 
 
-class Entered(Unpacked):
+class ConvertedArguments(Unpacked):
     """The parameters of a function, and the lines that check and convert them to leaves `like` those that a program was
     made for; see Unpacked.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.ops import getitem, scatter, setitem
-from tapegrad.ops.index import pieced
+from tapegrad.ops.index import pieces_with_indices
 from tapegrad.tape.tape import Call, Constant, Operation, Tape
 from tapegrad.transforms.walk import Walk, with_bodies
 
@@ -27,7 +27,7 @@ def places_of_masks(tape: Tape) -> Tape:
             walk.keep(op, tuple(part for arg in op.args for part in _places(walk, op, arg)))
         elif op.fn is scatter:
             parts, ranks = [], []
-            for piece, index in pieced(op.args, op.kwargs["ranks"]):
+            for piece, index in pieces_with_indices(op.args, op.kwargs["ranks"]):
                 places = [part for arg in index for part in _places(walk, op, arg)]
                 parts += [walk.bind(piece), *places]
                 ranks.append(len(places))

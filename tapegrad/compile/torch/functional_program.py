@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tapegrad.compile.numpy.function import Miss, Unfit
-from tapegrad.compile.torch.argument_source import Entered
+from tapegrad.compile.torch.argument_source import ConvertedArguments
 from tapegrad.compile.torch.function import check
 from tapegrad.compile.torch.kernel import call_of, inside, is_kernel, nest
 from tapegrad.compile.torch.memory_guards import Lowered
@@ -98,7 +98,7 @@ def _refuse(lowered: Lowered, mode: str) -> None:
     """Raise Unfit if a lowered tape has an opaque call."""
     op: Any = inside(lowered.tape)
     if op is not None:
-        fn = getattr(getattr(op.fn.fn, "op", None), "fn", None)  # the function of a repeated call, see Again
+        fn = getattr(getattr(op.fn.fn, "op", None), "fn", None)  # the function of a repeated call, see RepeatedCall
         torchs = isinstance(fn, Op) and type(fn) is not Op
         why = "is a single call of torch's own, which may wait for numbers on the host" if torchs else \
             "is computed on the host, from numbers that the host must wait for"
@@ -109,7 +109,8 @@ def _entering(lowered: Lowered, leaves: list[Any]) -> tuple[Callable[..., Any], 
     """Return a function that checks a call's arguments and returns the tensors among them, and the function's source.
     """
     text, of = Text(lowered.tape), lowered.of
-    entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, True, lowered.layouts)
+    entered = ConvertedArguments(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device,
+                                 True, lowered.layouts)
     names = [name for name, leaf in zip(text.leaves, leaves) if is_tensor(leaf)]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in entered.lines),
                         f"    return [{', '.join(names)}]", ""])

@@ -17,7 +17,7 @@ import torch
 
 from tapegrad.compile.native.values import dense
 from tapegrad.compile.torch.kernel import arguments, is_kernel
-from tapegrad.compile.torch.places import (
+from tapegrad.compile.torch.kernel_layout import (
     VIEWS,
     Ref,
     Unwritten,

@@ -20,11 +20,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tapegrad import ops
 from tapegrad.compile.known_functions import is_known, is_varying
 from tapegrad.compile.numpy.call_source import ufunc_of
-from tapegrad.compile.torch.closed_calls import (
-    Again,
+from tapegrad.compile.torch.constant_masks import places_of_masks
+from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
+from tapegrad.compile.torch.number_positions import PASSING, is_array_of_numbers, other_than, placed
+from tapegrad.compile.torch.opaque_calls import (
+    CheckedCall,
     Finish,
+    RepeatedCall,
     Start,
-    Watched,
     host_function,
     is_typed_on_host,
     kinds_of,
@@ -32,9 +35,6 @@ from tapegrad.compile.torch.closed_calls import (
     pairs_of,
     runs_user_code,
 )
-from tapegrad.compile.torch.constant_masks import places_of_masks
-from tapegrad.compile.torch.kernel import call_of, holds_value, mapped, nest, without
-from tapegrad.compile.torch.number_places import PASSING, is_array_of_numbers, other_than, placed
 from tapegrad.compile.torch.recorder import Calls, Seen, is_dense, is_same_view, share, spelling, storage_of, tensors_in
 from tapegrad.compile.torch.results import conformed, is_plain, settled
 from tapegrad.errors import TapeError
@@ -253,15 +253,15 @@ class Lowering:
         if self.calls.dynamic or (self.calls.escaped and not draws and not is_typed_on_host(fn)):
             self.varies.add(op)
         trail = None if within or self.calls.escaped or not is_plain(y) else self.numbered(op, fn, given, refs)
-        if trail is None or self.is_strange((y, [(seen.args, seen.kwargs) for seen in trail])):
+        if trail is None or self.has_unrecorded_tensor((y, [(seen.args, seen.kwargs) for seen in trail])):
             if pair is not None and op is pair.op:
                 pair.walked = None  # the tensors that it saved have no references
             if pair is not None and op not in self.varies and self.pair(op, given, refs, y):
                 return
             again: Any = None if mixed else host_function(op, fn, given)
-            again = again or Again(self, op, fn, dead, first, owned)
+            again = again or RepeatedCall(self, op, fn, dead, first, owned)
             if watched and op not in self.varies:
-                again = Watched(again, op, kinds_of(y, given))
+                again = CheckedCall(again, op, kinds_of(y, given))
             self.set(op, y, self.whole(op, again, given, refs, y))
         else:
             self.trail(op, trail)
@@ -300,7 +300,7 @@ class Lowering:
             return bool(hosts) or not (fn.memory.blank and self.device is not None)
         return bool(hosts) and not (fn in PASSING and all(type(x) in PYTHON for x in hosts))
 
-    def is_strange(self, x: Any) -> bool:
+    def has_unrecorded_tensor(self, x: Any) -> bool:
         """Return whether a tensor was computed, hence is no constant, but appears in no recorded call's result."""
         shown = {id(part) for seen in self.calls.seen for part in tensors_in(seen.result)}
         return any(part not in self.known and id(part) not in shown and storage_of(part) in self.calls.made

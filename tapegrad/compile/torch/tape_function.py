@@ -13,14 +13,14 @@ import torch
 
 import tapegrad.compile.torch.loop_program  # noqa: F401  (registers how loops are lowered)
 from tapegrad.compile.argument_source import nested_result
-from tapegrad.compile.backend import unfolded
+from tapegrad.compile.backend import with_inlined_checkpoints
 from tapegrad.compile.numpy.function import Miss
-from tapegrad.compile.torch.argument_source import Entered, stands_for, tensor_of
-from tapegrad.compile.torch.closed_calls import Unsteady
+from tapegrad.compile.torch.argument_source import ConvertedArguments, stands_for, tensor_of
 from tapegrad.compile.torch.function import Run, numbers, scope
 from tapegrad.compile.torch.kernel import inside
 from tapegrad.compile.torch.lower import lower
 from tapegrad.compile.torch.memory_guards import Layouts, Lowered
+from tapegrad.compile.torch.opaque_calls import Unsteady
 from tapegrad.compile.torch.results import Kinds, result_of
 from tapegrad.compile.torch.source import Text
 from tapegrad.errors import ArgumentError, GuardError
@@ -136,7 +136,7 @@ class TapeOnTorch:
 
 def lowered(tape: Tape, device: Any = None, loops: bool = True) -> Tape:
     """Return a tape lowered for arguments like the recorded ones; see `Tape.lowered`."""
-    best = unfolded(flattened(tape))
+    best = with_inlined_checkpoints(flattened(tape))
     if not all(map(has_value, best.inputs)):
         raise ArgumentError(f"the tape of {tape.name} has no values, which are needed to find its calls of torch",
                             None, "trace it again")
@@ -168,7 +168,8 @@ def eager(lowered: Lowered, leaves: list[Any], fixed: bool = False) -> Run:
     """Return a lowered tape as a function that makes its calls one after the other."""
     tape, of = lowered.tape, lowered.of
     text = Text(tape)
-    entered = Entered(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device, fixed, lowered.layouts)
+    entered = ConvertedArguments(of, text.leaves, text.names.bind, "raise miss()", leaves, lowered.device,
+                                 fixed, lowered.layouts)
     result = nested_result(tape.result.kwargs["into"], text.parts, text.names.bind)
     body = [*entered.lines, "with quiet():", *(f"    {line}" for line in text.lines), f"    return {result}"]
     source = "\n".join([f"def run({entered.parameters}):", *(f"    {line}" for line in body), ""])

@@ -176,7 +176,8 @@ class Array:
     def __init__(self, value: np.ndarray[Any, Any]) -> None:
         self.value, self.kind = value, _kind(value)  # noted now: shape and dtype may be set in place
         self.bytes = np.ndarray.tobytes(value) if value.nbytes <= FEW and not value.dtype.hasobject else None
-        self.held = None if self.bytes is not None or (is_sealed(value) and value.nbytes > FEW) else _held(value)
+        sampled = self.bytes is not None or (is_read_only_owner(value) and value.nbytes > FEW)
+        self.held = None if sampled else _held(value)
 
     def __call__(self, found: Any) -> bool:
         if not isinstance(found, np.ndarray) or _kind(found) != self.kind or not are_made_alike(found, self.value):
@@ -185,11 +186,11 @@ class Array:
             return np.ndarray.tobytes(found) == self.bytes
         if self.held is not None:
             return _is_held(found, self.held)
-        return found is self.value or (is_sealed(self.value) and _is_held(found, _held(self.value)))
+        return found is self.value or (is_read_only_owner(self.value) and _is_held(found, _held(self.value)))
 
 
 def _kind(x: np.ndarray[Any, Any]) -> Any:
-    return type(x), x.shape, x.dtype, x.strides, is_sealed(x)
+    return type(x), x.shape, x.dtype, x.strides, is_read_only_owner(x)
 
 
 class Objects:
@@ -218,7 +219,7 @@ class Sample:
                 and print_of(np.asarray(found)) == self.then)
 
 
-def is_sealed(x: np.ndarray[Any, Any]) -> bool:
+def is_read_only_owner(x: np.ndarray[Any, Any]) -> bool:
     """Return whether an array is read-only and owns its memory, so that nobody can write to it."""
     return not x.flags.writeable and x.base is None
 
@@ -339,7 +340,7 @@ class Cached:
         return True
 
 
-class Edits:
+class TapeUnedited:
     """Checks that a tape, which the program may play, was not edited."""
 
     __slots__ = ("then", "value")

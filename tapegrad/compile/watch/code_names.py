@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapegrad.trace import mentions
+from tapegrad.trace import code_mentions
 from tapegrad.trace.bytecode import name_in, named
 from tapegrad.trace.interposition import original
 from tapegrad.tree.attributes import is_foreign
@@ -33,8 +33,8 @@ _FIELD = re.compile(r"\{[^{}]*?\.([\w.]+)")
 
 
 def modules_of(scope: dict[str, Any], names: frozenset[str]) -> list[ModuleType]:
-    """Return the user's modules among the names that code mentions, including imports and names in strings."""
-    return [module for module in mentions.modules_of(names, scope) if not is_foreign(module.__name__)]
+    """Return the user's modules among the names that code code_mentions, including imports and names in strings."""
+    return [module for module in code_mentions.modules_of(names, scope) if not is_foreign(module.__name__)]
 
 
 def library_parts(code: CodeType, scope: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[dict[str, Any], str]]:

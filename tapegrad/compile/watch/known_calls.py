@@ -18,7 +18,7 @@ from types import (
 )
 from typing import Any
 
-from tapegrad.compile.watch.world import reads_the_world
+from tapegrad.compile.watch.external_state import external_state_of
 
 PURE: dict[str, frozenset[str]] = {
     "builtins": frozenset(["input", "open", "breakpoint"]),
@@ -64,10 +64,11 @@ LOUD = frozenset(["now", "utcnow", "today", "__subclasses__", "locked", "_is_own
                   "initial_seed", "seed", "get_state", "getcontext", "_current_frames"])
 """Methods of these classes that depend on other state."""
 
-ASKED_AGAIN = ("get_", "_get_", "is_", "_is_", "are_", "_are_")
+SETTING_PREFIXES = ("get_", "_get_", "is_", "_is_", "are_", "_are_")
 """Prefixes of the torch functions that return a setting."""
 
-OF_A_TRACE = frozenset(["_is_torch_function_mode_enabled", "_is_torch_function_all_disabled", "_get_function_stack_at"])
+TORCH_MODES = frozenset(["_is_torch_function_mode_enabled",
+                         "_is_torch_function_all_disabled", "_get_function_stack_at"])
 """Those that return torch's modes. The trace itself uses a mode; a program that uses none sees none."""
 
 _TORCH = frozenset([f"torch._C.{part}" for part in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested",
@@ -92,7 +93,7 @@ def unknown(fn: Callable[..., Any], caller: str) -> str:
         return ""
     if name in LOUD or name.startswith("getrandbits"):
         return f"{owner.__name__ if isinstance(owner, type) else kind.__name__}.{name}"
-    if reads_the_world(owner):
+    if external_state_of(owner):
         return f"{kind.__name__}.{name}"
     defined = next((cls for cls in (owner if isinstance(owner, type) else kind).__mro__
                     if type(vars(cls).get(name)) in _IN_C), kind)  # a Python subclass may call it by `super()`
@@ -117,7 +118,7 @@ def _is_pure(module: str, name: str, caller: str, fn: Any) -> bool:
 def is_setting(fn: Any) -> bool:
     """Return whether a function is a C function of torch that returns a setting and needs no arguments."""
     if not (type(fn) is BuiltinFunctionType and str(fn.__module__).partition(".")[0] == "torch"
-            and fn.__name__.startswith(ASKED_AGAIN) and fn.__name__ not in OF_A_TRACE
+            and fn.__name__.startswith(SETTING_PREFIXES) and fn.__name__ not in TORCH_MODES
             and isinstance(fn.__self__, ModuleType)):
         return False
     try:

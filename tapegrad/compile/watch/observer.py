@@ -26,21 +26,21 @@ from types import (
 from typing import Any, Protocol
 
 from tapegrad.compile.watch.code_names import LEADING, global_names
+from tapegrad.compile.watch.external_state import OWN, QUIET, asked_entry, environment_read, external_function
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.compile.watch.hooks import is_repeatable
 from tapegrad.compile.watch.known_calls import is_setting, unknown
 from tapegrad.compile.watch.namespaces import OF_ALL, SETTINGS, Entries
 from tapegrad.compile.watch.reads import NOBODY, Reads
-from tapegrad.compile.watch.unread import Unread, stored
-from tapegrad.compile.watch.world import OWN, QUIET, asked_entry, asked_environment, heard_in_python
+from tapegrad.compile.watch.unread_attributes import Unread, stored
 from tapegrad.errors import INTERNAL, Location, user_frame
 from tapegrad.numbers.formatting import brief
 from tapegrad.ops import hook, hooked
 from tapegrad.rules.op import Op, functions_of
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.conversions import ORIGINAL, is_heard, to_isinstance
-from tapegrad.trace.imported_names import captured_by
+from tapegrad.trace.conversions import ORIGINAL, reports_computed_names, to_isinstance
 from tapegrad.trace.interposition import original
+from tapegrad.trace.replaceable_names import captured_by
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, running
 from tapegrad.tree.installed import library_of
@@ -87,7 +87,7 @@ class Observer:
             return True
         if self.is_outside():
             return False
-        if (variable := asked_environment(code, frame)) is not None:
+        if (variable := environment_read(code, frame)) is not None:
             self.reads.place(*variable)
             return False  # the next call may read another variable
         if code is logging.getLogger.__code__:
@@ -101,7 +101,7 @@ class Observer:
         if code.co_filename in INTERNAL:
             self.heard[id(code)] = code
         elif module == "tapegrad.compiled" or is_foreign(module):
-            if self.is_for_its_own_sake(module, frame.f_back):
+            if self.is_internal_call(module, frame.f_back):
                 return False  # the program may call it too
             if code is _INSTANCE_CHECK:
                 if getattr(cls := frame.f_locals["cls"], "_is_protocol", False):
@@ -113,14 +113,14 @@ class Observer:
                 entries = self.tables.setdefault(id(table), Entries(table))
                 self.reads.place(entries, key, f"a table of weak references, at {key!r},")
                 return False  # the next call may read another entry
-            if (told := heard_in_python(module, code.co_name)) and self.is_unread(told, code, frame.f_back):
+            if (told := external_function(module, code.co_name)) and self.is_unread(told, code, frame.f_back):
                 return False
             self.heard[id(code)] = code
             self.ask(told, frame)
             self.reads.hear(module, code.co_name)
         else:
             self.heard[id(code)] = code
-            heard, code = is_heard(code), ORIGINAL.get(code, code)
+            heard, code = reports_computed_names(code), ORIGINAL.get(code, code)
             self.ran.add(code)
             # a trace may have substituted globals that lead to copies
             self.reads.enter(code, getattr(frame.f_globals, "real", frame.f_globals), heard)
@@ -131,7 +131,7 @@ class Observer:
                 self.reads.place(SETTINGS, special.geterr, "scipy.special.geterr()")
         return True
 
-    def is_for_its_own_sake(self, module: str, caller: FrameType | None) -> bool:
+    def is_internal_call(self, module: str, caller: FrameType | None) -> bool:
         """Return whether tapegrad calls code of a library, or the standard library calls it without effect on the
         program's results.
         """
@@ -167,7 +167,7 @@ class Observer:
             self.known.discard(key)  # another module may call it
             self.read_whole(getattr(frame.f_globals, "real", frame.f_globals), module)
         elif fn is pickle.dumps:
-            self.reads.enter_by_name(library_of(module), False)  # it reads all attributes
+            self.reads.note_computed_names(library_of(module), False)  # it reads all attributes
         elif not caller or owner is not sys:
             if (told := unknown(fn, caller)) and self.is_unread(told, None, frame):
                 self.known.discard(key)  # the result of another call may be read
@@ -220,7 +220,7 @@ class Observer:
             if isinstance(owner, ModuleType):
                 self.reads.place(vars(module := original(owner)), name, f"{module.__name__}.{name}")
             if name in LEADING:
-                self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), False)
+                self.reads.note_computed_names(library_of(frame.f_globals.get("__name__", "")), False)
 
     def read_whole(self, scope: dict[str, Any], module: str) -> None:
         """Note all names of a module whose `globals()` code asks for, and that none is added."""
@@ -235,7 +235,7 @@ class Observer:
         if isinstance(name, str):
             self.reads.place(sys.modules, name := str.__str__(name), f"the module {name}")
         else:
-            self.reads.enter_by_name(library_of(frame.f_globals.get("__name__", "")), True)
+            self.reads.note_computed_names(library_of(frame.f_globals.get("__name__", "")), True)
 
     def refuse(self, what: str, frame: FrameType | None = None, cure: str = "") -> None:
         """Keep the first reason not to compile, its place in the program, and a suggestion."""
@@ -258,12 +258,12 @@ class Observer:
             if not is_repeatable(fn):  # recording the sweep calls it again, and compiled code has no side effects
                 self.refuse(f"a hook calls {brief(fn)}, which may draw random numbers, print, or store its argument")
             elif isinstance(fn, FunctionType):
-                self.reads.run_unheard(fn)
+                self.reads.note_unobserved(fn)
         ops = {op.fn for op in tape.ops if type(op.fn) is Op and op.fn is not hook}
         rules = [fn for op in ops for fn in map(unwrap, functions_of(op))
                  if type(fn) is FunctionType and not str(fn.__module__).startswith("tapegrad.")]
         for rule in rules:
-            self.reads.run_unheard(rule)
+            self.reads.note_unobserved(rule)
         # rules run outside the trace and see the original of an argument, which is no input to them
         inputs, self.reads.inputs = self.reads.inputs, set()
         for name, x in named_by(rules):

@@ -25,14 +25,14 @@ from tapegrad.compile.watch.checks import (
     Cached,
     Check,
     Counted,
-    Edits,
     Never,
     Objects,
     Plain,
     Sample,
+    TapeUnedited,
     container_check,
     is_counter,
-    is_sealed,
+    is_read_only_owner,
     tensor_check,
 )
 from tapegrad.compile.watch.code_names import (
@@ -53,8 +53,20 @@ from tapegrad.compile.watch.code_names import (
     reads_modules_by_name,
     whose_modules,
 )
+from tapegrad.compile.watch.external_state import (
+    BY_NAME,
+    GETTERS,
+    INERT,
+    NAMES,
+    SILENT,
+    external_state_of,
+    is_opaque,
+    is_output,
+    is_reader,
+    leads_to,
+)
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, shape
-from tapegrad.compile.watch.handed_modules import asks_for_modules, handed_modules, handed_names
+from tapegrad.compile.watch.modules_as_values import asks_for_modules, handed_modules, handed_names
 from tapegrad.compile.watch.namespaces import (
     NAMED,
     OF_ALL,
@@ -67,19 +79,7 @@ from tapegrad.compile.watch.namespaces import (
     holder,
     own_names,
 )
-from tapegrad.compile.watch.world import (
-    BY_NAME,
-    GETTERS,
-    INERT,
-    NAMES,
-    SILENT,
-    is_opaque,
-    is_output,
-    is_reader,
-    leads_to,
-    reads_the_world,
-)
-from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unheard
+from tapegrad.compile.watch.wrappers import is_of_program, loud, nodes_of, parts_in, unobserved_function
 from tapegrad.numbers.equality import kind_of
 from tapegrad.numbers.kinds import is_generator
 from tapegrad.numbers.object_state import attributes, slots_of
@@ -87,8 +87,8 @@ from tapegrad.numbers.sparse_tensors import stored_bytes
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
-from tapegrad.trace.imported_names import captured_by
 from tapegrad.trace.interposition import original
+from tapegrad.trace.replaceable_names import captured_by
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import CACHED, class_of, code_of, is_empty
 from tapegrad.tree.flatten import Structure
@@ -174,7 +174,7 @@ class Reads:
         self.library = library_of(module)
         self.asks = self.asks or not _MAY_LACK.isdisjoint(code.co_names)
         if reads_by_name(code, heard):
-            self.enter_by_name(self.library, reads_modules_by_name(code, heard))
+            self.note_computed_names(self.library, reads_modules_by_name(code, heard))
         if matches_classes(code) and not self.matches:
             self.matches = True
             for namespace in list(self.classes.values()):
@@ -230,14 +230,14 @@ class Reads:
     def hear(self, module: str, name: str) -> None:
         """Note the reads of a function of the standard library that runs."""
         if name in BY_NAME.get(module, ()):
-            self.enter_by_name(self.library, False)
+            self.note_computed_names(self.library, False)
         names = NAMES.get(name, ()) if module in ("inspect", "typing") else ()
         self.asks |= bool(names)
         self.mention(names)
         if module == "logging" and name in ("isEnabledFor", "getEffectiveLevel"):
             self.place(SETTINGS, "logging", "the levels of loggers")
 
-    def enter_by_name(self, library: str, modules: bool) -> None:
+    def note_computed_names(self, library: str, modules: bool) -> None:
         """Note all names that code of a library ("" for the user's) may read by computed names."""
         whose = {library, whose_modules(library)} if modules else {library}
         if not whose <= self.by_name:
@@ -293,7 +293,7 @@ class Reads:
         known = self.seen.get(id(x))
         if known is not None:
             return known[1]  # type: ignore[no-any-return]
-        if (why := reads_the_world(x, SILENT) or loud(x)) and not leads_to(x, self.inputs):
+        if (why := external_state_of(x, SILENT) or loud(x)) and not leads_to(x, self.inputs):
             self.refused = self.refused or f"{label} is {why}"
         self.seen[id(x)] = (x, Plain(x))
         self.seen[id(x)] = (x, check := self.content(x, label))
@@ -315,13 +315,13 @@ class Reads:
                 self.object(x, label)
             return Bytes(x)
         if is_reader(x):
-            self.enter_by_name(self.library, False)  # `getattr` under another name
+            self.note_computed_names(self.library, False)  # `getattr` under another name
         if kind is Tape:
-            return Edits(x)
+            return TapeUnedited(x)
         if (held := holder(x)) is not None:
             self.place(held, "contents", label)
             return Plain(x)
-        if (runs := unheard(x)) is not None:
+        if (runs := unobserved_function(x)) is not None:
             self.follow(runs, label, runs=True)
         if (parts := parts_in(x)) or runs is not None:
             self.note(parts, parts, label)
@@ -350,7 +350,7 @@ class Reads:
             return Objects(x, [self.explore(part, label) for part in x.flat])
         if self.samples and not x.dtype.hasobject:
             return Sample(x)
-        return Plain(x) if not is_sealed(x) and self.is_too_much(x.nbytes, label) else Array(x)
+        return Plain(x) if not is_read_only_owner(x) and self.is_too_much(x.nbytes, label) else Array(x)
 
     def is_too_much(self, size: int, label: str) -> bool:
         """Take `size` bytes from the budget; refuse and return True if it is exceeded."""
@@ -377,15 +377,15 @@ class Reads:
                     self.explore(held, label)
                 return
             if runs:  # a cached result was computed by it earlier, unobserved
-                self.run_unheard(x)
-            self.held_by(x)
+                self.note_unobserved(x)
+            self.namespace_of(x)
             if code_of(x) in self.ran:
                 self.activate(x)
             else:
                 self.waiting.setdefault(code_of(x), []).append(x)
         elif isinstance(x, type):
             if x in GETTERS:
-                self.enter_by_name(self.library, False)
+                self.note_computed_names(self.library, False)
             if not is_foreign(x.__module__):
                 self.derive(x)
             for cls in x.__mro__:
@@ -417,7 +417,7 @@ class Reads:
         if isinstance(cls, abc.ABCMeta):
             self.place(SETTINGS, "abc", "the classes registered with abstract base classes")
 
-    def held_by(self, fn: FunctionType) -> Held:
+    def namespace_of(self, fn: FunctionType) -> Held:
         """Return a function's own namespace, with the names that code mentions noted."""
         if id(fn) not in self.named:
             held = Held(fn)
@@ -427,7 +427,7 @@ class Reads:
             self.note(held, self.names & held.named, fn.__qualname__)
         return self.named[id(fn)][0]  # type: ignore[return-value]
 
-    def run_unheard(self, fn: FunctionType) -> None:
+    def note_unobserved(self, fn: FunctionType) -> None:
         """Note the reads of a function that runs unobserved, and of those it names; computed names of the user only."""
         stack = [fn]
         while stack:
@@ -443,7 +443,7 @@ class Reads:
         if id(fn) in self.functions:
             return
         self.functions.add(id(fn))
-        name, held = fn.__qualname__, self.held_by(fn)
+        name, held = fn.__qualname__, self.namespace_of(fn)
         for part in ("__code__", "__defaults__", "__kwdefaults__"):
             self.place(held, part, f"{part} of {name}")
         for at, cell in enumerate(fn.__closure__ or () if id(fn) not in self.inputs else ()):
@@ -459,10 +459,9 @@ class Reads:
     def attributes(self, namespace: Mapping[str, Any], label: str, owner: str, sized: bool) -> None:
         """Note the attributes that code names, now or later; if `sized`, check too that none is added."""
         self.open.append((namespace, label, owner))
+        self.sized |= {id(namespace)} if sized else set()
         read = namespace.keys() - OF_ALL if self.is_read_whole(owner) else self.names & namespace.keys()
         self.note(namespace, read, label)
-        if sized:
-            self.sized.add(id(namespace))
 
     def own_attributes(self, x: Namespace, own: dict[str, Any], label: str, owner: str, sized: bool = True) -> None:
         """Note the attributes of an object or function and the dict that holds them, which may be replaced."""

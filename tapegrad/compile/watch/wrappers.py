@@ -28,7 +28,7 @@ _LOUD = frozenset(["random", "print", "objmode"])
 _BY_ADDRESS: type = type(ctypes.pythonapi.Py_IncRef).__mro__[1]  # the base class of ctypes' functions
 
 
-def unheard(x: Any) -> Any:
+def unobserved_function(x: Any) -> Any:
     """Return the Python function that a cache wraps or numba compiles, which the observer may not see run; None for
     others.
     """

@@ -28,7 +28,7 @@ from tapegrad.numbers.systems import kind_within
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.rules.op import Traced, holds_traced, tracer_of
-from tapegrad.rules.registry import FOREIGN, constructs, means, refused, register
+from tapegrad.rules.registry import DISPATCH, constructs, means, refused, register
 from tapegrad.trace import views
 from tapegrad.trace.call_arguments import shown_array
 from tapegrad.tree.flatten import leaves_of
@@ -180,12 +180,12 @@ def _holds(x: Any) -> bool:
             np.geomspace)
 def constant(tracer: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
     args = tuple(x if type(x) in ORDINARY else shown_array(x) for x in args)
-    if args and isinstance(args[0], Traced) and fn in FOREIGN:
-        return FOREIGN[fn](*args, **kwargs)
+    if args and isinstance(args[0], Traced) and fn in DISPATCH:
+        return DISPATCH[fn](*args, **kwargs)
     if (len(args) != 1 or kwargs or type(args[0]) is not int) and any(isinstance(leaf, Traced)
                                                                       for leaf in leaves_of((args, kwargs))):
-        if fn in FOREIGN:
-            return FOREIGN[fn](*args, **kwargs)
+        if fn in DISPATCH:
+            return DISPATCH[fn](*args, **kwargs)
         args = tuple(static(arg) if isinstance(arg, Traced) or (isinstance(arg, (list, tuple)) and holds_traced(arg))
                      else arg for arg in args)
     value = fn(*args, **kwargs)

@@ -17,9 +17,9 @@ from tapegrad.numbers.dtypes import is_extension
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, DType
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN, means, refused, register
+from tapegrad.rules.registry import DISPATCH, means, refused, register
 from tapegrad.trace import views
-from tapegrad.trace.asking import rounded_to
+from tapegrad.trace.concretize import rounded_to
 
 # The NumPy functions that compute `ufunc.reduce` and `ufunc.accumulate`.
 _REDUCE: dict[Any, Callable[..., Any]] = {
@@ -35,31 +35,31 @@ _ACCUMULATE: dict[Any, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np
 def ufunc_method(ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """Apply a ufunc's method, or the ufunc with keyword arguments; return NotImplemented for an unknown one."""
     if method == "at":
-        return FOREIGN["at"](ufunc, *inputs)
+        return DISPATCH["at"](ufunc, *inputs)
     given = inputs, {**kwargs}
     out = kwargs.pop("out", None)
     if method == "__call__" and kwargs.get("where", True) is not True:
         return _masked(ufunc, inputs, out, **kwargs)
     if out is not None:
         result = ufunc_method(ufunc, method, *inputs, **kwargs)
-        return result if result is NotImplemented else FOREIGN["out"](out, result, ufunc if method == "__call__"
+        return result if result is NotImplemented else DISPATCH["out"](out, result, ufunc if method == "__call__"
                                                                       else getattr(ufunc, method), given)
     if method == "__call__":
         found = _call(ufunc, inputs, **kwargs)
-        return found if found is not NotImplemented or kwargs else FOREIGN["frompyfunc"](ufunc, *inputs)
-    if method == "reduceat" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:
+        return found if found is not NotImplemented or kwargs else DISPATCH["frompyfunc"](ufunc, *inputs)
+    if method == "reduceat" and ufunc in _REDUCE and _REDUCE[ufunc] in DISPATCH:
         return _reduceat(ufunc, *inputs, **kwargs)
-    if method == "reduce" and ufunc in _REDUCE and _REDUCE[ufunc] in FOREIGN:
+    if method == "reduce" and ufunc in _REDUCE and _REDUCE[ufunc] in DISPATCH:
         kwargs.setdefault("axis", 0)
-        return FOREIGN[_REDUCE[ufunc]](*inputs, **kwargs)
-    if method == "accumulate" and ufunc in _ACCUMULATE and _ACCUMULATE[ufunc] in FOREIGN:
+        return DISPATCH[_REDUCE[ufunc]](*inputs, **kwargs)
+    if method == "accumulate" and ufunc in _ACCUMULATE and _ACCUMULATE[ufunc] in DISPATCH:
         kwargs.setdefault("axis", 0)
         if not shape_of(plain(as_array(inputs[0]))):
             ufunc.accumulate(np.empty(()))  # TypeError, in NumPy's words
-        return FOREIGN[_ACCUMULATE[ufunc]](*inputs, **kwargs)
-    if method == "outer" and ufunc in FOREIGN and not kwargs:
+        return DISPATCH[_ACCUMULATE[ufunc]](*inputs, **kwargs)
+    if method == "outer" and ufunc in DISPATCH and not kwargs:
         a, b = map(as_array, inputs)
-        return FOREIGN[ufunc](ops.reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
+        return DISPATCH[ufunc](ops.reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
     return NotImplemented
 
 
@@ -71,7 +71,7 @@ def _reduceat(ufunc: Any, a: Any, indices: Any, axis: Any = 0, dtype: Any = None
     x = np.moveaxis(x, axis, 0)
     ends = [*starts[1:].tolist(), shape_of(x)[0]]
     how = {"axis": 0} if dtype is None else {"axis": 0, "dtype": dtype}
-    parts = [FOREIGN[_REDUCE[ufunc]](x[start:max(end, start + 1)], **how) for start, end in zip(starts.tolist(), ends)]
+    parts = [DISPATCH[_REDUCE[ufunc]](x[start:max(end, start + 1)], **how) for start, end in zip(starts.tolist(), ends)]
     return np.moveaxis(ops.stack(*parts, axis=0), 0, axis)
 
 
@@ -94,16 +94,16 @@ def _masked(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Array | None, where: 
     if y is NotImplemented:
         return y
     np.empty(0, dtype_of(y)).astype(dtype_of(out[0]), casting=casting)  # TypeError, in NumPy's words
-    FOREIGN[operator.setitem](out[0], mask, y)
+    DISPATCH[operator.setitem](out[0], mask, y)
     return out[0]
 
 
 def _call(ufunc: Any, inputs: tuple[Any, ...], dtype: Any = None, casting: str = "same_kind", order: str = "K",
           subok: bool = True, where: Array | bool = True, signature: Any = None, **other: Any) -> Any:
-    meaning = FOREIGN.get(ufunc)
+    meaning = DISPATCH.get(ufunc)
     types = signature.partition("->")[0] if type(signature) is str else ""
     if ufunc is np.vecdot and "axis" in other:
-        axis, meaning = other.pop("axis"), FOREIGN[np.linalg.vecdot]
+        axis, meaning = other.pop("axis"), DISPATCH[np.linalg.vecdot]
         meaning = functools.partial(meaning, axis=axis)
     if meaning is None or other or (signature is not None and len(types) != ufunc.nin):
         return NotImplemented
@@ -182,13 +182,13 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Any:
 @means(np.fix, constant=True)
 def fix(x: Array, out: Array | None = None) -> Any:
     y = ops.trunc(as_array(x))
-    return y if out is None else FOREIGN["out"](out, y, np.fix, ((x,), {"out": out}))
+    return y if out is None else DISPATCH["out"](out, y, np.fix, ((x,), {"out": out}))
 
 
 @means(np.where)
 def where(condition: Any, /, *given: Any) -> Any:
     if not given:
-        return FOREIGN[np.nonzero](condition)
+        return DISPATCH[np.nonzero](condition)
     if len(given) != 2:
         np.where(True, *[0] * len(given))  # ValueError or TypeError, in NumPy's words
     return ops.where(as_array(condition), *map(as_array, given))
@@ -241,7 +241,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         y = ops.where(masks[name], ops.astype(to, dtype=dtype_of(y)) if dtype_of(y) is not None else to, y)
     if copy:
         return y
-    y = FOREIGN["out"](x, y, None, None)
+    y = DISPATCH["out"](x, y, None, None)
     return y if shape_of(y) else ops.read(y, ())  # a scalar
 
 

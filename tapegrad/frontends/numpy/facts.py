@@ -17,7 +17,7 @@ from tapegrad.numbers.kinds import Array, DType
 from tapegrad.rules.op import Slotted, Traced, tracer_of
 from tapegrad.rules.registry import means, refused, register
 from tapegrad.trace import views
-from tapegrad.trace.read_text import shown_text
+from tapegrad.trace.eval_text import shown_text
 from tapegrad.trace.viewed import of_class
 
 # -- dtypes

@@ -20,7 +20,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.ops.index import is_mask
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN, means, refused
+from tapegrad.rules.registry import DISPATCH, means, refused
 
 FEW = 32  # below this count, calls recorded one by one take less time than a batch of them
 _AS_PYTHON = {char: np.dtype(python) for char, python in
@@ -139,7 +139,7 @@ def _at_once(call: Callable[..., Any], fixed: Sequence[Any], xs: Sequence[Array]
         if types is not None:
             parts = [cast(part, dtype, listed=True) for part, dtype in zip(parts, types, strict=True)]
         return tuple(parts) if isinstance(result, tuple) else parts[0]
-    found = FOREIGN["each number"](one, fixed, columns)
+    found = DISPATCH["each number"](one, fixed, columns)
     if found is None:
         return None
     found = [ops.reshape(part, shape) for part in _parts(found)]

@@ -23,7 +23,7 @@ from tapegrad.rules.registry import CONSTRUCTORS, constructs, register
 from tapegrad.trace.conversions import to_type
 from tapegrad.trace.interposition import standing_for, with_names
 from tapegrad.trace.viewable import BESIDES
-from tapegrad.trace.viewed import AS_THEY_ARE, Viewed, bare, is_viewed
+from tapegrad.trace.viewed import KEEP_CLASS, Viewed, bare, is_viewed
 from tapegrad.tree.copies import code_of
 
 ma: Any = importlib.import_module("numpy.ma.core")
@@ -172,8 +172,8 @@ _power = _own(ma.power)
 register(ma.power, power)
 for _kind in (ma._MaskedUnaryOperation, ma._MaskedBinaryOperation, ma._DomainedBinaryOperation):
     register(_kind.__call__, _computed(_kind.__call__))
-    AS_THEY_ARE.add(_kind.__call__)
-AS_THEY_ARE.update([ma.MaskedArray.__new__, ma.power])
+    KEEP_CLASS.add(_kind.__call__)
+KEEP_CLASS.update([ma.MaskedArray.__new__, ma.power])
 _STEEP: dict[np.ufunc, Callable[..., Any]] = {
     **dict.fromkeys((np.sqrt, np.cbrt), lambda x: x == 0),
     **dict.fromkeys((np.arcsin, np.arccos, np.arccosh), lambda x: abs(x) == 1),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.frontends.common import written
-from tapegrad.rules.registry import CONSTANT, THROUGH, leave, register
+from tapegrad.rules.registry import CONSTANT, TRACED_THROUGH, leave, register
 
 
 def named(names: str, space: Any = np) -> list[Any]:
@@ -48,7 +48,7 @@ for _fn in [
     *named("arccos arcsin arctanh log log10 log2 logn power sqrt", np.emath),
 ]:
     register(_fn, written(_fn))
-THROUGH.update(named("fromfunction poly1d row_stack vectorize ndenumerate"), named("fftfreq rfftfreq", np.fft))
+TRACED_THROUGH.update(named("fromfunction poly1d row_stack vectorize ndenumerate"), named("fftfreq rfftfreq", np.fft))
 CONSTANT.update(named("isfortran isscalar iterable"))
 # attributes are facts, read with a guard because a program may branch on them
 CONSTANT.update(named("device dtype flags itemsize nbytes ndim shape size strides", np.ndarray))

@@ -19,10 +19,10 @@ from tapegrad.frontends.common import as_array, static
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN, constructs, means
+from tapegrad.rules.registry import DISPATCH, constructs, means
 from tapegrad.tape.tape import Call
-from tapegrad.trace.handing import CALLED, loses, taken
 from tapegrad.trace.interposition import WRAPPED, GlobalGenerator, guard_state
+from tapegrad.trace.plain_arguments import CALLED, loses, taken
 from tapegrad.trace.proxy import CLASSES, Proxy
 from tapegrad.trace.random_state import SHARED, SOURCES, WATCHED
 from tapegrad.tree.copies import running
@@ -94,7 +94,7 @@ def _into(tracer: Any, source: Any, method: str, args: tuple[Any, ...], kwargs: 
     if method in _OUT and (args[first] if len(args) > first else others.get("size")) is None:
         args, others = (*args[:first], shape_of(out),
                         *args[first + 1:]), {key: value for key, value in others.items() if key != "size"}
-    return FOREIGN["out"](out, drawn(tracer, source, method, args, others), getattr(plain(source), method),
+    return DISPATCH["out"](out, drawn(tracer, source, method, args, others), getattr(plain(source), method),
                           (args, kwargs))
 
 
@@ -189,7 +189,7 @@ def to_random_state(seed: Any = None) -> Any:
 
 
 CALLED[np.random.RandomState] = to_random_state
-FOREIGN[np.random.RandomState] = generator
+DISPATCH[np.random.RandomState] = generator
 for _cls in (np.random.Generator, np.random.RandomState):
     WRAPPED[_cls], CLASSES[_cls] = GlobalGenerator, Proxy
 SOURCES.extend((np.random.Generator, np.random.RandomState, random.Random))

@@ -17,10 +17,10 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor, is_writable
 from tapegrad.rules.op import Traced, holds_traced
-from tapegrad.rules.registry import FOREIGN, means, refused
+from tapegrad.rules.registry import DISPATCH, means, refused
 from tapegrad.trace import views, writes
 from tapegrad.trace.call_arguments import rehearse
-from tapegrad.trace.outside_arrays import write_refused
+from tapegrad.trace.global_arrays import write_refused
 from tapegrad.tree.flatten import leaves_of
 
 
@@ -289,7 +289,7 @@ def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> No
     """Apply another ufunc in rounds: the k-th round handles the k-th occurrence of each position, so that a position
     occurs once in a round.
     """
-    if ufunc not in FOREIGN or ufunc.nout != 1:
+    if ufunc not in DISPATCH or ufunc.nout != 1:
         raise unknown(ufunc.at)
     shape = shape_of(a)
     places = np.arange(int(np.prod(shape))).reshape(shape)[tuple(map(static_array, index))]
@@ -303,7 +303,7 @@ def _apply_at(ufunc: np.ufunc, a: Array, index: tuple[Any, ...], b: Array) -> No
         chosen = np.flatnonzero(turn == number)
         where = np.unravel_index(flat[chosen], shape)
         given = (a[where],) if b is None else (a[where], ops.take(operand, chosen, axis=0))
-        result = FOREIGN[ufunc](*given)
+        result = DISPATCH[ufunc](*given)
         if not np.can_cast(dtype_of(result), dtype_of(a), "same_kind"):
             raise refused(f"{ufunc.__name__}.at of {dtype_of(result)} into {dtype_of(a)}",
                           "NumPy rounds each intermediate result",

@@ -19,7 +19,7 @@ from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.ops.fft import INVERSE, resized
 from tapegrad.ops.trigonometric import TRANSPOSED
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import FOREIGN, register
+from tapegrad.rules.registry import DISPATCH, register
 
 # scipy.fft's public names dispatch by uarray; the functions of SciPy's own backend are plain ones, in two modules.
 
@@ -31,7 +31,7 @@ def _of_one(op: Op) -> Callable[..., Any]:
 
 def _as_numpy(name: str, several: bool, axes: Axis = None) -> Callable[..., Any]:
     """Return the implementation of SciPy's transform `name` by NumPy's, with SciPy's arguments and value."""
-    meaning, function = FOREIGN[getattr(np.fft, name)], f"scipy.fft.{name}"
+    meaning, function = DISPATCH[getattr(np.fft, name)], f"scipy.fft.{name}"
 
     def of_one(x: Any, n: Any = None, axis: Axis = -1, norm: Any = None, overwrite_x: bool = False, workers: Any = None,
                *, plan: Any = None) -> Any:
@@ -58,12 +58,12 @@ def _of_conjugates(axes: Axis) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """
     def of_spectrum(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                     workers: Any = None, *, plan: Any = None) -> Any:
-        y = FOREIGN[np.fft.irfftn](ops.conj(as_array(x)), *_last(s, axes), INVERSE[norm])
+        y = DISPATCH[np.fft.irfftn](ops.conj(as_array(x)), *_last(s, axes), INVERSE[norm])
         return value_by("scipy.fft.hfftn", y, x, **keywords(s=s, axes=axes, norm=norm))
 
     def of_signal(x: Any, s: Any = None, axes: Axis = axes, norm: Any = None, overwrite_x: bool = False,
                   workers: Any = None, *, plan: Any = None) -> Any:
-        y = ops.conj(FOREIGN[np.fft.rfftn](as_array(x), *_last(s, axes), INVERSE[norm]))
+        y = ops.conj(DISPATCH[np.fft.rfftn](as_array(x), *_last(s, axes), INVERSE[norm]))
         return value_by("scipy.fft.ihfftn", y, x, **keywords(s=s, axes=axes, norm=norm))
     return of_spectrum, of_signal
 
@@ -137,8 +137,8 @@ for _op in (ops.dct, ops.dst):
 def _of_pack(name: str, meaning: Any) -> Callable[..., Any]:
     def packed(x: Any, n: Any = None, axis: Axis = -1, overwrite_x: bool = False) -> Any:
         n, axis = static(n), static(axis)
-        last = FOREIGN[np.moveaxis](as_array(x), axis, -1)
-        y = FOREIGN[np.moveaxis](meaning(last if n is None else resized(last, n, -1)), -1, axis)
+        last = DISPATCH[np.moveaxis](as_array(x), axis, -1)
+        y = DISPATCH[np.moveaxis](meaning(last if n is None else resized(last, n, -1)), -1, axis)
         return value_by(f"scipy.fftpack.{name}", y, x, **keywords(n=n, axis=axis))
     return packed
 

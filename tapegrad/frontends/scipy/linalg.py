@@ -20,7 +20,7 @@ from tapegrad.ops.linalg import adjoint
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.triangular import transposed
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import AS_WRITTEN, leave, means, refuse, register
+from tapegrad.rules.registry import RUN_AS_PYTHON, leave, means, refuse, register
 
 
 def unknown(what: str, try_: str) -> UnknownFunction:
@@ -397,7 +397,7 @@ def bandwidth(a: Array) -> Any:
 _IN_PYTHON = """cdf2rdf companion convolution_matrix diagsvd expm_cond expm_frechet fiedler
     fiedler_companion khatri_rao leslie null_space orth orthogonal_procrustes pinvh polar solve_circulant
     solve_discrete_lyapunov subspace_angles"""
-AS_WRITTEN.update(getattr(sl, name) for name in _IN_PYTHON.split() if hasattr(sl, name))
+RUN_AS_PYTHON.update(getattr(sl, name) for name in _IN_PYTHON.split() if hasattr(sl, name))
 
 _FACTORS = "these factors have no derivative rule"
 for _names, _why, _try in (

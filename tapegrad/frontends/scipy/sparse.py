@@ -28,14 +28,14 @@ from scipy.sparse._lil import _lil_base
 from tapegrad import ops
 from tapegrad.errors import MutationError, user_location
 from tapegrad.frontends.common import as_array, static
-from tapegrad.frontends.matrix import OfMatrix
+from tapegrad.frontends.matrix import MatrixStandIn
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
 from tapegrad.ops.sparse import major_of
-from tapegrad.rules.activity import is_inert
+from tapegrad.rules.activity import carries_no_gradient
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused
+from tapegrad.rules.registry import RUN_AS_PYTHON, constructs, leave, means, refuse, refused
 from tapegrad.trace.call_arguments import guard_content
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
@@ -327,7 +327,7 @@ def setdiag(self: Any, values: Array, k: int) -> None:
 
 @means(*methods(dict.fromkeys((_cs_matrix, _coo_base, _bsr_base), "eliminate_zeros")))
 def eliminate_zeros(self: Any) -> None:
-    if not isinstance(self.data, Traced) or not is_inert(peek(self.data)):
+    if not isinstance(self.data, Traced) or not carries_no_gradient(peek(self.data)):
         if not np.all(np.any(self.data != 0, axis=tuple(range(1, np.ndim(self.data))))):  # a block counts as a whole
             raise refused("eliminate_zeros", "an element that is 0 may have a gradient",
                           "use the matrix as it is: stored zeros do not change results")
@@ -362,7 +362,7 @@ for _fn in (ss.hstack, ss.vstack, ss.bmat, ss.block_array):
 
 @means(ss.spmatrix.todense)
 def todense(self: Any, order: Any = None, out: Array | None = None) -> Any:
-    return OfMatrix(self.toarray(order, out))
+    return MatrixStandIn(self.toarray(order, out))
 
 
 refuse(_csr_base.tolil, _spbase.tolil, why=_LISTS, try_=_MADE)
@@ -375,6 +375,6 @@ LEFT = {"get_index_dtype safely_cast_index_arrays issparse isspmatrix isspmatrix
         "eye eye_array identity rand random random_array": "takes sizes, and returns plain matrices",
         "dok_array dok_matrix lil_array lil_matrix": _LISTS, "load_npz save_npz": "files",
         "SparseWarning SparseEfficiencyWarning sparray spmatrix": "abstract and warning classes"}
-AS_WRITTEN.update(getattr(ss, name) for name in f"{CLASSES} {MAKERS}".split() if hasattr(ss, name))
+RUN_AS_PYTHON.update(getattr(ss, name) for name in f"{CLASSES} {MAKERS}".split() if hasattr(ss, name))
 for _names, _why in LEFT.items():
     leave(*(getattr(ss, name) for name in _names.split() if hasattr(ss, name)), why=_why)

@@ -16,7 +16,7 @@ from scipy.sparse._dia import _dia_base
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
-from tapegrad.frontends.matrix import OfMatrix
+from tapegrad.frontends.matrix import MatrixStandIn
 from tapegrad.frontends.scipy.sparse import methods, note_zeros, ones, positions, stored, summed
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
@@ -149,7 +149,7 @@ def _total(fn: Any) -> None:
         kind = np.sum(np.zeros(0, dtype_of(x.data))).dtype  # NumPy sums booleans and narrow integers in a wider dtype
         y = ops.scatter(ops.astype(x.data, dtype=kind), x.coords[kept], shape=(x.shape[kept],), ranks=(1,), dtype=kind)
         y = y if dtype is None else ops.astype(y, dtype=np.dtype(dtype))
-        return y if isinstance(self, ss.sparray) else OfMatrix(ops.reshape(y, (-1, 1) if kept == 0 else (1, -1)))
+        return y if isinstance(self, ss.sparray) else MatrixStandIn(ops.reshape(y, (-1, 1) if kept == 0 else (1, -1)))
 
 
 for _fn in methods(dict.fromkeys((_spbase, _cs_matrix, _dia_base), "sum")):
@@ -160,7 +160,7 @@ def _beside_dense(fn: Callable[..., Any], op: Any) -> None:
     @means(fn)
     def of_dense(self: Any, other: Array) -> Any:
         y = op(self.toarray(), as_array(other))
-        return y if isinstance(self, ss.sparray) else OfMatrix(y)
+        return y if isinstance(self, ss.sparray) else MatrixStandIn(y)
 
 
 for _names, _op in (("_add_dense", ops.add), ("_sub_dense", ops.subtract),

@@ -18,7 +18,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.ops.solver import Solver
 from tapegrad.ops.sparse import sparse_solve
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import AS_WRITTEN, constructs, leave, means, refuse, refused
+from tapegrad.rules.registry import RUN_AS_PYTHON, constructs, leave, means, refuse, refused
 from tapegrad.trace.interposition import WRAPPED
 
 
@@ -328,7 +328,7 @@ refuse(ssl.inv, ssl.expm, why="the positions of its zeros depend on values",
        derivative=True)
 refuse(*there("funm_multiply_krylov"), why="it has no derivative rule here", try_="expm_multiply", derivative=True)
 refuse(ssl.onenormest, why="the estimate is found by a search", try_="scipy.sparse.linalg.norm(A, 1)")
-AS_WRITTEN.update(there("aslinearoperator matrix_power"))
+RUN_AS_PYTHON.update(there("aslinearoperator matrix_power"))
 leave(*there("LaplacianNd SuperLU LinearOperator is_sptriangular spbandwidth"),
       why="classes, and functions that return the sparsity pattern")
 leave(*there("MatrixRankWarning ArpackError ArpackNoConvergence use_solver test"), why="classes, settings and text")

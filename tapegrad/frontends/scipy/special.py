@@ -14,10 +14,10 @@ from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import OPS, Op, Traced
-from tapegrad.rules.registry import AS_WRITTEN, FOREIGN, leave, means, refuse, register
+from tapegrad.rules.registry import DISPATCH, RUN_AS_PYTHON, leave, means, refuse, register
 
 
-def meaning_of(fn: Callable[..., Any], op: Op) -> Callable[..., Any]:
+def op_of_ufunc(fn: Callable[..., Any], op: Op) -> Callable[..., Any]:
     """Return the op of a ufunc. If it is NumPy's ufunc, its argument is cast to the dtype of SciPy's result first:
     NumPy computes in half precision, which SciPy's ufunc lacks.
     """
@@ -47,15 +47,15 @@ _REFUSED = {
 for _why, _names in _REFUSED.items():
     refuse(*dict.fromkeys(getattr(sp, name) for name in _names.split() if hasattr(sp, name)), why=_why, try_=_ELSE,
            derivative=True)
-AS_WRITTEN.update([sp.assoc_laguerre, sp.comb, sp.h1vp, sp.h2vp, sp.ivp, sp.jvp, sp.kvp, sp.perm, sp.yvp])
+RUN_AS_PYTHON.update([sp.assoc_laguerre, sp.comb, sp.h1vp, sp.h2vp, sp.ivp, sp.jvp, sp.kvp, sp.perm, sp.yvp])
 if hasattr(sp, "softplus"):
-    AS_WRITTEN.add(sp.softplus)
+    RUN_AS_PYTHON.add(sp.softplus)
 
-_UFUNCS = {fn: OPS.get(fn.__name__) for fn in vars(sp).values() if isinstance(fn, np.ufunc) and fn not in FOREIGN} | {
+_UFUNCS = {fn: OPS.get(fn.__name__) for fn in vars(sp).values() if isinstance(fn, np.ufunc) and fn not in DISPATCH} | {
     sp.round: ops.rint, sp.psi: ops.digamma}
 for _fn, _op in _UFUNCS.items():
     if _op is not None and _fn.nout == 1:
-        register(_fn, meaning_of(_fn, _op))
+        register(_fn, op_of_ufunc(_fn, _op))
 
 
 def in_parts(fn: Any, op: Op) -> Callable[..., Any]:

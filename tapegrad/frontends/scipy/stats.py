@@ -27,9 +27,9 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means, refused, register
 from tapegrad.tape.tape import Constant, Operation, value_of
-from tapegrad.trace.asking import lost
-from tapegrad.trace.handing import loses
+from tapegrad.trace.concretize import lost
 from tapegrad.trace.interposition import with_names
+from tapegrad.trace.plain_arguments import loses
 from tapegrad.trace.views import peek
 
 # -- univariate distributions

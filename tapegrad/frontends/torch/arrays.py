@@ -15,7 +15,7 @@ import torch
 from tapegrad.frontends.torch import random
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import is_tensor
-from tapegrad.trace.asking import program_frame
+from tapegrad.trace.concretize import program_frame
 from tapegrad.trace.constructor_calls import callee
 
 _NAMES = {

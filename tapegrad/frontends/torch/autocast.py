@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from tapegrad.errors import UnknownFunction, user_location
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.trace.guards import add_surroundings
-from tapegrad.trace.recorder import LISTENERS, Tracer
+from tapegrad.trace.recorder import TRACE_HOOKS, Tracer
 
 ENABLED = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)  # on any device
 _DEVICES = ("cpu", "cuda")
@@ -65,7 +65,7 @@ def casting(tracer: Tracer, func: Callable[..., Any], writes: bool) -> Callable[
     """Return the function to record whole for a call inside autocast; None if it casts nothing. Raises UnknownFunction
     if the trace began inside autocast, or if the function calls others.
     """
-    meaning = FOREIGN.get(func)
+    meaning = DISPATCH.get(func)
     module = "" if meaning is None else getattr(meaning, "__module__", _HERE)
     if writes or module in _MOVING:
         return None
@@ -88,5 +88,5 @@ def listen(tracer: Tracer) -> Callable[[], None]:
     return end
 
 
-LISTENERS.append(listen)
+TRACE_HOOKS.append(listen)
 add_surroundings(state)  # a tape is used only in the state that it was recorded in

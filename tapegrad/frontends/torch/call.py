@@ -20,10 +20,10 @@ from tapegrad.frontends.torch.leaves import marked
 from tapegrad.frontends.torch.write import in_place, into_out, is_in_place
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
-from tapegrad.numbers.tensors import SPREAD, is_spread, is_tensor
+from tapegrad.numbers.tensors import DISTRIBUTED, is_spread, is_tensor
 from tapegrad.rules.op import Traced, tracer_of
-from tapegrad.rules.registry import FOREIGN, STAND_IN, means
-from tapegrad.trace.recorder import LISTENERS, Tracer
+from tapegrad.rules.registry import DISPATCH, STAND_IN, means
+from tapegrad.trace.recorder import TRACE_HOOKS, Tracer
 from tapegrad.tree.copies import current, running
 
 # NumPy's names of arguments, which torch's parser also accepts
@@ -97,9 +97,9 @@ def known(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwarg
             return known(tracer, func, args, kwargs) if cast is None else generic(tracer, cast, args, kwargs)
     if (hooks := HOOKS(True)) is not None and torch.is_grad_enabled():
         refuse_hooks(hooks)
-    if SPREAD and any(is_spread(plain(x)) for x in traced_in((args, kwargs))):
-        return FOREIGN["spread"](tracer, func, args, kwargs)
-    meaning = FOREIGN.get(func)
+    if DISTRIBUTED and any(is_spread(plain(x)) for x in traced_in((args, kwargs))):
+        return DISPATCH["spread"](tracer, func, args, kwargs)
+    meaning = DISPATCH.get(func)
     if "out" in kwargs:
         if kwargs["out"] is not None:
             return into_out(call, func, args, kwargs)
@@ -154,7 +154,7 @@ def led(x: Any) -> Any:
     return current(x) if is_tensor(x) and not isinstance(x, Traced) else x
 
 
-class Listening(TorchFunctionMode):  # type: ignore[misc]
+class TracingMode(TorchFunctionMode):  # type: ignore[misc]
     """A mode that intercepts torch's calls in a thread while a trace runs there."""
 
     def __init__(self, tracer: Tracer) -> None:
@@ -195,7 +195,7 @@ def listen(tracer: Tracer) -> Callable[[], None]:
     """Begin to intercept torch's calls; return a function that ends it. Gradients are enabled inside, so `grad` works
     under the caller's no_grad.
     """
-    mode, enabled = Listening(tracer), torch.is_grad_enabled()
+    mode, enabled = TracingMode(tracer), torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)
     mode.__enter__()
 
@@ -205,6 +205,6 @@ def listen(tracer: Tracer) -> Callable[[], None]:
     return end
 
 
-LISTENERS.append(listen)
+TRACE_HOOKS.append(listen)
 for _name in ["rand", "randn", "randint", "randperm", "normal"]:
     MAKERS[getattr(torch, _name)] = lambda tracer, func, *args, **kwargs: generic(tracer, func, args, kwargs)

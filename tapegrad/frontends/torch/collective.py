@@ -18,7 +18,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.facts import FRESH, LINEAR, direct
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import CONSTRUCTORS, FOREIGN, means, of_frontend, refuse, refused
+from tapegrad.rules.registry import CONSTRUCTORS, DISPATCH, means, of_frontend, refuse, refused
 from tapegrad.rules.types.family import opaque
 from tapegrad.trace.observers import unrepeatable
 from tapegrad.tree.copies import running
@@ -234,5 +234,5 @@ def untraced(_tracer: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) ->
     return fn(*args, **kwargs)
 
 
-CONSTRUCTORS.update(dict.fromkeys([*_OTHERS, *(fn for fn in FOREIGN if isinstance(fn, FunctionType) and fn.__module__
+CONSTRUCTORS.update(dict.fromkeys([*_OTHERS, *(fn for fn in DISPATCH if isinstance(fn, FunctionType) and fn.__module__
                                                == dist.all_reduce.__module__)], untraced))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.trace.recorder import LISTENERS, Tracer
+from tapegrad.trace.recorder import TRACE_HOOKS, Tracer
 
 
 class Eager:
@@ -42,4 +42,4 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-LISTENERS.append(Eager().begin)
+TRACE_HOOKS.append(Eager().begin)

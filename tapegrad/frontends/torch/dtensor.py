@@ -16,11 +16,11 @@ from tapegrad.frontends.torch import facts, leaves, proxy
 from tapegrad.frontends.torch.generic import generic
 from tapegrad.frontends.torch.write import is_in_place
 from tapegrad.numbers.formatting import plain
-from tapegrad.numbers.tensors import SPREAD
-from tapegrad.rules.registry import FOREIGN, means, refused
+from tapegrad.numbers.tensors import DISTRIBUTED
+from tapegrad.rules.registry import DISPATCH, means, refused
 from tapegrad.trace.recorder import Tracer
 
-SPREAD.add(DTensor)
+DISTRIBUTED.add(DTensor)
 _ASKED = (facts.__name__, leaves.__name__)  # modules whose implementations hold for DTensors too
 
 
@@ -44,7 +44,7 @@ proxy.CLASSES[DTensor] = DTensorProxy
 @means("spread")
 def called(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a call with traced DTensors as one operation."""
-    meaning = FOREIGN.get(func)
+    meaning = DISPATCH.get(func)
     if meaning is ops.stop_gradient or getattr(meaning, "__module__", None) in _ASKED:
         return meaning(*args, **kwargs)  # type: ignore[misc]
     if is_in_place(func, kwargs) or kwargs.get("out") is not None:

@@ -20,8 +20,8 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.text import text_of
 from tapegrad.rules.op import Traced
 from tapegrad.trace import views
-from tapegrad.trace.handing import loses
 from tapegrad.trace.observers import written
+from tapegrad.trace.plain_arguments import loses
 
 
 def asked(func: Any, of_memory: bool = False) -> Callable[..., Any]:

@@ -117,18 +117,18 @@ def generic(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwa
         known = {key: value for key, value in known.items() if key != "generator"} | ({} if source is None
                                                                                       else {"source": source})
         y = drawn.ended(tracer, tracer.record(seeded_op(func), (begin, *given), known))
-        hold_kinds(tracer, mark, y)
+        note_nones_and_layout(tracer, mark, y)
         return y
     same = next((arg for arg in args if isinstance(arg, Traced) and is_same(arg._op.val, y)), None)
     if same is not None and itself:  # `x.contiguous()` of a contiguous tensor
         del tracer.tape.ops[mark:]
         return same
     relate(y, [arg for arg in leaves if isinstance(arg, Traced)])
-    hold_kinds(tracer, mark, y)
+    note_nones_and_layout(tracer, mark, y)
     return y
 
 
-def hold_kinds(tracer: Tracer, mark: int, y: Any) -> None:
+def note_nones_and_layout(tracer: Tracer, mark: int, y: Any) -> None:
     """Note in the call which parts of its result are None; register its tensors, so that their memory layout is guarded
     once the program depends on it. Both may depend on the function's numbers.
     """

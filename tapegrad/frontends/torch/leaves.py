@@ -20,7 +20,7 @@ from tapegrad.rules.facts import VIEW, pointwise
 from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import of_frontend
 from tapegrad.tape.tape import Call, Constant, Input, Operation, operands
-from tapegrad.trace.recorder import LISTENERS, Tracer
+from tapegrad.trace.recorder import TRACE_HOOKS, Tracer
 
 # they have a gradient of 0 on torch's tape
 _ROUNDING = frozenset([ops.floor, ops.ceil, ops.trunc, ops.rint, ops.round, ops.round_number, ops.floor_divide])
@@ -56,7 +56,7 @@ def listen(tracer: Tracer) -> Callable[[], None]:
     return end
 
 
-LISTENERS.append(listen)
+TRACE_HOOKS.append(listen)
 
 
 def requires(x: Any) -> bool:

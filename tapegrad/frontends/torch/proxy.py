@@ -21,12 +21,12 @@ from tapegrad.numbers.cotangents import dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.tensors import check_dense, detached
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.trace import views
-from tapegrad.trace.handing import loses
-from tapegrad.trace.meaning import apply, by_ufunc
+from tapegrad.trace.dispatch import apply, by_ufunc
 from tapegrad.trace.observers import unrepeatable
 from tapegrad.trace.operators import UFUNCS, before_tensor
+from tapegrad.trace.plain_arguments import loses
 from tapegrad.trace.proxy import TENSORS
 
 # torch's own methods for `number * tensor` with a NumPy number, as for a Python number
@@ -67,7 +67,7 @@ class WithoutMemory(torch.Tensor):  # type: ignore[misc]
     @classmethod
     def __torch_function__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
                            kwargs: dict[str, Any] | None = None) -> Any:
-        return FOREIGN["torch"](func, args, kwargs or {})
+        return DISPATCH["torch"](func, args, kwargs or {})
 
     @classmethod
     def __torch_dispatch__(cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
@@ -100,7 +100,7 @@ class TensorProxy(Traced, WithoutMemory):
             raise before_tensor(ufunc.__name__)
         try:
             with off():  # the function computes with arrays, which autocast ignores
-                return FOREIGN["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
+                return DISPATCH["by_mode"](by_ufunc(ufunc, method, inputs, kwargs), sys._getframe(1))
         except Exception as err:
             self._tracer.raised(ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs, err)
             raise
@@ -108,7 +108,7 @@ class TensorProxy(Traced, WithoutMemory):
     def __array_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...],
                            kwargs: dict[str, Any]) -> Any:
         with off():
-            return FOREIGN["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
+            return DISPATCH["by_mode"](apply(self._tracer, func, args, kwargs), sys._getframe(1))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         if not loses(self):

@@ -20,7 +20,7 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensors import device_of, is_tensor
 from tapegrad.ops import draw
 from tapegrad.trace.observers import SEED_CURE, drawn, unrepeatable
-from tapegrad.trace.recorder import LISTENERS, Tracer
+from tapegrad.trace.recorder import TRACE_HOOKS, Tracer
 from tapegrad.tree.copies import running
 
 
@@ -86,7 +86,7 @@ def is_seeded(generator: Any, at: torch.Tensor) -> bool:
     return bool(torch.equal(torch.Generator(generator.device).manual_seed(generator.initial_seed()).get_state(), at))
 
 
-class Followed:
+class GeneratorState:
     """A trace's knowledge of torch's own generators: their states after its last draws, and which of them the program
     has seeded itself.
 
@@ -94,7 +94,7 @@ class Followed:
     checkpoint's) starts with the knowledge of the trace `around` it, which takes over the inner one's at its end.
     """
 
-    def __init__(self, around: Followed | None = None) -> None:
+    def __init__(self, around: GeneratorState | None = None) -> None:
         self.last, self.seeded, self.around = {"cpu": state("cpu")}, set[str](), around
         if around is not None and around.begins("cpu", self.last["cpu"]):
             self.seeded |= around.seeded
@@ -116,7 +116,7 @@ class Followed:
         self.last[device] = state(device)
 
 
-FOLLOWED: dict[int, Followed] = {}  # by the level of the running tracer
+FOLLOWED: dict[int, GeneratorState] = {}  # by the level of the running tracer
 
 
 class Default:
@@ -136,7 +136,7 @@ class Default:
         return getattr(self.generator, name)
 
 
-class Hearing:
+class GeneratorPatch:
     """Counts the running traces; installs `Default` when the first begins, and torch's own generator when the last
     ends.
     """
@@ -147,7 +147,7 @@ class Hearing:
     def begin(self, tracer: Tracer) -> Callable[[], None]:
         """Begin a trace; return a function that ends it."""
         around = (FOLLOWED.get(other.level) for other in reversed(running.tracers) if other is not tracer)
-        FOLLOWED[tracer.level] = Followed(next(filter(None, around), None))  # one may predate torch
+        FOLLOWED[tracer.level] = GeneratorState(next(filter(None, around), None))  # one may predate torch
         with self.lock:
             if self.depth == 0:
                 torch.random.default_generator = Default(torch.default_generator)
@@ -163,7 +163,7 @@ class Hearing:
                 torch.random.default_generator = torch.default_generator
 
 
-LISTENERS.append(Hearing().begin)
+TRACE_HOOKS.append(GeneratorPatch().begin)
 SOURCES = functools.cache(Source)
 
 

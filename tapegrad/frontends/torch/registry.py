@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tapegrad.rules.registry import FOREIGN, PYTHON, Refusal, register
+from tapegrad.rules.registry import DISPATCH, PYTHON, Refusal, register
 
 Meaning = Callable[..., Any]
 
@@ -38,7 +38,7 @@ def torch_means(*names: str, constant: bool = False) -> Callable[[Meaning], Mean
     """
     def decorate(meaning: Meaning) -> Meaning:
         for fn in dict.fromkeys(fn for name in names for fn in found(name)):
-            if FOREIGN.get(fn) is not meaning:
+            if DISPATCH.get(fn) is not meaning:
                 count = len(PYTHON)
                 register(fn, meaning, constant=constant)
                 del PYTHON[count:]

@@ -22,7 +22,7 @@ from tapegrad.numbers.cotangents import dtype_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.sparse_tensors import TRACED, Form, followed, is_sparse_tensor, put_together, taken_apart
 from tapegrad.rules.op import Traced, tracer_of
-from tapegrad.rules.registry import FOREIGN, Refusal, refused
+from tapegrad.rules.registry import DISPATCH, Refusal, refused
 from tapegrad.tree.flatten import leaves_of
 
 
@@ -90,8 +90,8 @@ def call(tracer: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: d
             if isinstance(x, Traced):
                 x._fact("dtype", dtype_of(plain(x)))  # type: ignore[attr-defined]
         return func(*map(untraced, args), **kwargs)
-    if isinstance(FOREIGN.get(func), Refusal):
-        return FOREIGN[func](*args, **kwargs)
+    if isinstance(DISPATCH.get(func), Refusal):
+        return DISPATCH[func](*args, **kwargs)
     if autocast.ENABLED():
         raise refused(f"{name} of a sparse tensor", "torch.autocast is on", "call it without autocast")
     if meaning is not None and not (kwargs and meaning is matmul):

@@ -15,7 +15,7 @@ from tapegrad.frontends.torch.torchop import MADE
 from tapegrad.frontends.torch.write import put
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.op import tracer_of
-from tapegrad.rules.registry import FOREIGN
+from tapegrad.rules.registry import DISPATCH
 from tapegrad.tree.flatten import leaves_of
 
 _STATISTICS = ("running_mean", "running_var")
@@ -49,7 +49,7 @@ def _updates(func: Any, flag: str = "training") -> None:
             if new is not None:
                 put(x, ops.stop_gradient(new))
         return y
-    FOREIGN[func] = call
+    DISPATCH[func] = call
 
 
 MADE["statistics"] = lambda func: torch_op(_with_statistics(func))

@@ -24,7 +24,7 @@ from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.numbers.tensors import cast, detached, device_of, is_tensor, to_tensor
 from tapegrad.rules.batching import Members
 from tapegrad.rules.facts import Effects, Rrule
-from tapegrad.rules.op import OfOp, Op, Traced, tracer_of
+from tapegrad.rules.op import Op, PullbackBase, Traced, tracer_of
 from tapegrad.tree.flatten import flatten, leaves_of
 
 
@@ -96,7 +96,7 @@ def has_derivative(x: Any) -> bool:
     return bool((x := plain(x)).is_floating_point() or x.is_complex())
 
 
-WRONG_AT_LAST = ("layer_norm", "batch_norm", "instance_norm")  # their third derivatives are wrong in torch (2.13)
+WRONG_THIRD_DERIVATIVES = ("layer_norm", "batch_norm", "instance_norm")  # in torch (2.13)
 MADE: dict[str, Callable[..., Any]] = {}
 """The functions that make ops of torch's functions, by kind; a saved tape names the kind and its arguments."""
 
@@ -261,7 +261,7 @@ def moved(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(to_tensor(arg, device or "cpu") if isinstance(arg, np.ndarray) else arg for arg in args)
 
 
-class Vjp(OfOp):
+class Vjp(PullbackBase):
     """The pullback of a recorded call of torch's."""
 
     __slots__ = ("args", "kwargs", "names", "roots", "y")
@@ -301,7 +301,7 @@ class Vjp(OfOp):
         it is read.
         """
         reasons = self.op.reasons(args, self.names, self.kwargs)
-        if self.op.order > 1 and any(name in self.op.__name__ for name in WRONG_AT_LAST):
+        if self.op.order > 1 and any(name in self.op.__name__ for name in WRONG_THIRD_DERIVATIVES):
             first, count = (sum(map(has_derivative, tensors_in(part))) for part in (args[:self.op.first], args))
             reasons = reasons | dict.fromkeys(range(first, count), "torch's third derivatives of it are wrong")
         given = iter([Refused(reasons[i]) if i in reasons else dx for i, dx in enumerate(dxs)])

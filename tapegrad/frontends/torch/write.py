@@ -23,10 +23,10 @@ from tapegrad.numbers.kinds import Array
 from tapegrad.numbers.tensor_dtypes import numpy_dtype
 from tapegrad.numbers.tensors import is_tensor
 from tapegrad.rules.op import Traced
-from tapegrad.rules.registry import FOREIGN, refused
+from tapegrad.rules.registry import DISPATCH, refused
 from tapegrad.tape.tape import Call, Input, operands
 from tapegrad.trace import views, writes
-from tapegrad.trace.outside_arrays import write_refused
+from tapegrad.trace.global_arrays import write_refused
 from tapegrad.trace.recorder import Tracer
 from tapegrad.tree.flatten import leaves_of
 
@@ -199,12 +199,12 @@ def beside(tracer: Tracer, func: Callable[..., Any], args: tuple[Any, ...], kwar
     """Return the result that an in-place function would write."""
     if kwargs.get("inplace"):
         kwargs = {**kwargs, "inplace": False}
-        return FOREIGN[func](*args, **kwargs) if func in FOREIGN else generic(tracer, func, args, kwargs)
+        return DISPATCH[func](*args, **kwargs) if func in DISPATCH else generic(tracer, func, args, kwargs)
     if not inspect.isfunction(func) and func.__name__ not in _OWN:
         name = _OPERATORS.get(func.__name__, func.__name__[:-1])
         module = spelled(func).removeprefix("torch.").rpartition(".")[0]
         for other in found(f"{module}.{name}" if module else name):
-            return FOREIGN[other](*args, **kwargs) if other in FOREIGN else generic(tracer, other, args, kwargs)
+            return DISPATCH[other](*args, **kwargs) if other in DISPATCH else generic(tracer, other, args, kwargs)
     return generic(tracer, _on_copy(func), args, kwargs)
 
 
@@ -311,7 +311,7 @@ torch_refuses("Tensor.set_", "Tensor.resize_", "Tensor.resize_as_", "resize_as_"
 
 def _sets(name: str, meaning: Callable[..., Any]) -> None:
     for at in [getattr(torch.Tensor, name).__set__]:
-        FOREIGN[at] = meaning
+        DISPATCH[at] = meaning
 
 
 _sets("requires_grad", requires_grad_)

@@ -10,7 +10,7 @@ from tapegrad.show.graph.dot import to_dot
 from tapegrad.show.graph.fold import fold
 from tapegrad.show.graph.page import to_cell, to_html
 from tapegrad.show.graph.picture import GROUPS, LIMIT, MOST_BOXES, MOST_WORK, Picture
-from tapegrad.show.graph.rows import labour
+from tapegrad.show.graph.rows import layout_work
 from tapegrad.show.graph.svg import to_svg
 from tapegrad.tape.tape import Tape
 
@@ -37,7 +37,7 @@ def picture(tape: Tape, group: str | None = None) -> Picture:
     if group == "line" or (group is None and len(tape) > LIMIT):
         return by_lines(tape)
     found = fold(tape)
-    if len(found.boxes) <= MOST_BOXES and all(work <= most for work, most in zip(labour(found), MOST_WORK)):
+    if len(found.boxes) <= MOST_BOXES and all(work <= most for work, most in zip(layout_work(found), MOST_WORK)):
         return found
     if group is None:
         return by_lines(tape)

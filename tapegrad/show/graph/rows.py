@@ -23,7 +23,7 @@ Chain = list[Node]
 SWEEPS = 8
 
 
-def labour(picture: Picture) -> tuple[int, int]:
+def layout_work(picture: Picture) -> tuple[int, int]:
     """Return the number of rows that all arrows pass, and of their nodes, which arrows of one box share."""
     row = assign(picture)
     spans = [(a.tail, abs(row[a.tail] - row[a.head])) for a in picture.arrows if not a.again and not picture.saved(a)]
