@@ -230,7 +230,7 @@ class DataParallel:
         name, batch = self.__name__, ", ".join(map(str, self.batch))
         said = [SharedValue(self._program, f"the code or the options of {name} differ between ranks",
                        "run the same source on all ranks, and call functions in the same order"),
-                SharedValue(agreed[0], f"dtypes, shapes or nesting of what {name} takes or returns differ between ranks",
+                SharedValue(agreed[0], f"dtypes, shapes or nesting of arguments or results of {name} differ by rank",
                        "make them equal on all ranks, except for the rows of the batch"),
                 SharedValue(agreed[1], f"values of arguments of {name} other than {batch} differ between ranks",
                        "make them equal on all ranks: use the same seed, or broadcast them from one"),

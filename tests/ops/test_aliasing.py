@@ -117,6 +117,6 @@ def test_a_wrong_fact_is_found() -> None:
 
 @pytest.mark.quick
 def test_an_op_that_does_not_say_is_none() -> None:
-    with pytest.raises(TypeError, match="whose memory"):
+    with pytest.raises(TypeError, match="does not declare the memory"):
         define("silent", lambda x: x)
     assert Op("user's", lambda x: x).aliases == ANY
