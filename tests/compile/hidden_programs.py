@@ -25,6 +25,14 @@ class T(tuple):
 d=[T((1.0,2.0))]
 """, "x*d[0][1]", "if k>3: d[0]=T((1.0,float(k)))"),
     "attributes that are replaced as a whole": ("class A: pass\na=A(); a.r=2.0", "x*a.r", "if k==3: a.__dict__={'r':5.0}\nif k==5: a.r=7.0"),
+    "attributes that the program replaces": ("""
+class A: pass
+a=A(); a.r=1.0; a.n=0
+def f(x):
+    y=x*a.r
+    a.__dict__={'r':a.r+a.n,'n':a.n+1}
+    return y
+""", "", ""),
     "attributes of one in a list that are replaced": ("class A: pass\na=[A()]; a[0].r=2.0", "x*a[0].r", "if k==3: a[0].__dict__={'r':5.0}"),
     "a function's attributes that are replaced": ("def g(x): return x*g.r\ng.r=2.0", "g(x)", "if k==3: g.__dict__={'r':5.0}"),
     "a partial's attributes that are replaced": ("p=functools.partial(pow,2.0); p.r=2.0", "x*p.r", "if k==3: p.__dict__={'r':5.0}"),
