@@ -396,7 +396,7 @@ def test_a_parameter_that_is_frozen_or_thawed_between_calls(compiled: Any) -> No
         _, (_, gradients, _) = step(module, X)
         assert (gradients["0.weight"] is None) is frozen and gradients["1.weight"].any()
     tape = tg.gradtape(loss, module, X)
-    with pytest.raises(tg.ArgumentError, match=r"0\.weight was held constant, and is trained"):
+    with pytest.raises(tg.ArgumentError, match=r"0\.weight was held constant, and is now trained"):
         tape.play(module.requires_grad_(True), X)
 
 
@@ -524,7 +524,7 @@ def test_every_view_of_a_tape_with_a_module(tmp_path: Path) -> None:
         torch.testing.assert_close(tg.optimise(tape).play(module, X), tape.play(module, X))
         with pytest.raises(tg.TapeFormatError, match=r"torch\.nn\.Module|a function of torch's"):
             tape.save(tmp_path / "module.tape")
-        with pytest.raises(tg.ArgumentError, match="no source"):
+        with pytest.raises(tg.ArgumentError, match="cannot be written as source"):
             tape.to_python()
     found = tg.explain(loss, module, X)
     assert {x.label for x in found.gradients} == {"m.0.weight", "m.0.bias", "m.1.weight", "x"}
