@@ -49,7 +49,7 @@ def _cofactors(x: Array, *along: Array) -> Any:
 def _moved_once(x: Array, t: Array) -> Any:
     u, s, vh = np.linalg.svd(x)
     without = _all_but_one(np.where(np.eye(s.shape[-1], dtype=bool), 1.0, s[..., None, :]))
-    moved = _of_diagonal(np.conj(u).mT @ t @ np.conj(vh).mT, without, np.eye(s.shape[-1]))
+    moved = _of_diagonal(np.conj(u).mT @ t @ np.conj(vh).mT, without, np.eye(s.shape[-1], dtype=s.dtype))
     return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * (np.conj(u) @ moved @ np.conj(vh))
 
 
