@@ -21,7 +21,7 @@ from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.lazy import torch
 from tapegrad.numbers.systems import is_complex_number
 from tapegrad.rules import batching
-from tapegrad.rules.facts import EACH, FRESH, Partial, pointwise
+from tapegrad.rules.facts import FRESH, Partial, pointwise
 from tapegrad.rules.op import OPS
 from tapegrad.rules.registry import define
 from tapegrad.rules.types.elementwise import by_ufunc
@@ -120,13 +120,13 @@ multiply_no_nan = define("multiply_no_nan", _multiply_no_nan, pointwise(
     lambda dz, _y, dy, d: multiply_no_nan(dz, conj(_asked(dy, d))),
     lambda dz, _y, dy, _d: product_no_nan(conj(dy), dz), direct=True),
     torch=tensors.elementwise(np.multiply, lambda dy, d: _stopped(dy * d, dy), numbers=True), memory=FRESH,
-    tangent=EACH, batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
+    batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of a cotangent and a derivative: 0 where the cotangent is 0, whatever the derivative."""
 product_no_nan = define("product_no_nan", _product_no_nan, pointwise(
     lambda dz, _y, a, b: product_no_nan(dz, conj(_asked(a, b))),
     lambda dz, _y, a, b: product_no_nan(dz, conj(_asked(b, a))), direct=True),
     torch=tensors.elementwise(np.multiply, lambda a, b: _stopped(a * b, a, b), numbers=True), memory=FRESH,
-    tangent=EACH, batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
+    batch=batching.elementwise, spec=by_ufunc(np.multiply, operator.mul))
 """The product of two cotangents, of gradients of gradients: 0 where either is 0, whatever the other."""
 divide_no_nan = define("divide_no_nan", _divide_no_nan, pointwise(
     _divided,

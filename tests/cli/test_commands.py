@@ -88,7 +88,7 @@ def test_arguments_by_name_and_captured_ones(capsys: pytest.CaptureFixture[str],
 def test_classes_of_a_saved_tape_are_named(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     import commandmod  # type: ignore[import-not-found]
     tg.trace(commandmod.apply, np.ones(2), commandmod.Model(np.ones(2)))[1].save("model.tape")
-    assert "model.tape: the tape uses commandmod:Model, which was not given; try: tg.load(" in fail(capsys, "show", "model.tape")
+    assert "model.tape: the tape uses commandmod:Model, which was not passed; try: tg.load(" in fail(capsys, "show", "model.tape")
     assert run(capsys, "play", "model.tape", "--with", "commandmod:Model") == "value = 2.0\n"
     assert "has no function 'Modell'; it has Model" in fail(capsys, "show", "model.tape", "--with", "commandmod:Modell")
 

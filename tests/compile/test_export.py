@@ -46,7 +46,7 @@ def test_what_has_no_source_says_so() -> None:
     tape = tg.trace(lambda x: opaque(x).sum(), np.ones(2))[1]
     with pytest.raises(tg.ArgumentError, match="no source"):
         tape.to_python()
-    with pytest.raises(tg.ArgumentError, match="no name"):
+    with pytest.raises(tg.ArgumentError, match="cannot be the name of a Python function"):
         tape.to_python("two words")
 
 

@@ -186,7 +186,7 @@ def test_what_steers_and_is_no_input_is_named_once() -> None:
         found = [fast(2.0)[0] for _ in range(5)]
     assert found == [4.0, 6.0, 8.0, 10.0, 12.0] and len(caught) == 1
     text = str(caught[0].message)
-    assert "multiply(·, 1) before, and multiply(·, 2) now" in text and "return x * COUNTS" in text and caught[0].filename == __file__
+    assert "it was multiply(·, 1), and is now multiply(·, 2)" in text and "return x * COUNTS" in text and caught[0].filename == __file__
     assert fast.stats.hits == 0  # type: ignore[attr-defined]
 
 
@@ -233,7 +233,7 @@ def test_a_library_that_draws_deep_inside_is_heard(noise: str, tmp_path: Path, m
 
 def test_a_function_gives_up_where_each_call_takes_another_path() -> None:
     fast = tg.value_and_grad(lambda x, n: x * int(n), argnums=None)
-    with pytest.warns(tg.RetraceWarning, match="another path") as caught:
+    with pytest.warns(tg.RetraceWarning, match="a new path") as caught:
         for n in range(100):
             assert fast(2.0, n)[0] == 2.0 * n
     assert not fast.tapes and len(caught) == 1 and fast.stats.traces == 100  # type: ignore[attr-defined]

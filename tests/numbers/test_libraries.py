@@ -158,7 +158,7 @@ def test_floats_and_integers_beside_other_numbers(y: Any) -> None:
     assert tape.play(y, Fraction(1, 3))[0] == Fraction(13, 2)
     assert tape.play(X, y)[0] == X * 2 + X / 2 - 1
     assert tape.play(1.3, 2.5)[1][1] == pytest.approx(2.9)
-    with pytest.raises(tg.GuardError, match=r"y is Decimal beside Fraction"):
+    with pytest.raises(tg.GuardError, match=r"y is Decimal, but another argument is Fraction"):
         tape.play(Fraction(1, 3), Decimal(2))
 
 

@@ -172,5 +172,5 @@ def test_what_it_asks() -> None:
     assert log.lines.count("multiply") == 100 and "subtape of 8" in log.lines
     draws = tg.trace(lambda x: x + np.random.default_rng().normal(), 1.0)
     assert Interpreter()(draws[1]) == draws[0]
-    with pytest.raises(tg.ArgumentError, match="2 inputs, and 1 value came"):
+    with pytest.raises(tg.ArgumentError, match="2 inputs, and got 1 value"):
         Interpreter().interpret(tg.trace(rational, 2.0, 3.0)[1], [1.0])

@@ -25,7 +25,7 @@ TABLE = np.arange(1.0, 3.0)
 X = np.array([0.5, 1.0, 2.0])
 HELD = [math.sin]
 # Python 3.10 keeps no columns: only a dotted name is known there
-SUBSCRIPT = "vars(math)['sin'] of test_asking.py" if sys.version_info >= (3, 11) else "a C function"
+SUBSCRIPT = "vars(math)['sin'] of test_concretize.py" if sys.version_info >= (3, 11) else "a C function"
 
 CASES: list[tuple[Callable[[Any], Any], Any, str, str]] = [
     (lambda x: float(x), 2.0, "float asked for a plain float", "leave the float"),

@@ -114,7 +114,7 @@ def test_the_parameters_of_a_module_that_is_known_by_name() -> None:
 
 
 def test_what_was_computed_outside_of_a_parameter_is_refused() -> None:
-    with pytest.raises(tg.MutationError, match=r"computed outside of m\.0\.weight"):
+    with pytest.raises(tg.MutationError, match=r"computed outside from m\.0\.weight"):
         tg.grad(lambda m: m(X).sum() + (AT.view ** 2).sum(), made())
 
 

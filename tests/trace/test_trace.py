@@ -39,9 +39,9 @@ def test_a_container_that_holds_itself_is_refused(way: Any) -> None:
         return parts
     known: Any = {"w": 2.0}
     known["again"] = [known]
-    with pytest.raises(tg.ArgumentError, match="a list that holds itself"):
+    with pytest.raises(tg.ArgumentError, match="a list that contains itself"):
         way(made, 2.0)
-    with pytest.raises(tg.ArgumentError, match="a dict that holds itself"):
+    with pytest.raises(tg.ArgumentError, match="a dict that contains itself"):
         way(lambda x: x * known["again"][0]["w"], 2.0)
 
 

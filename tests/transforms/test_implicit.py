@@ -228,7 +228,7 @@ def test_refused_with_the_users_line(f: Callable[[Any], Any], said: str) -> None
 
 
 def test_a_residual_is_a_function() -> None:
-    with pytest.raises(tg.ArgumentError, match="no function"):
+    with pytest.raises(tg.ArgumentError, match="not a function"):
         tg.implicit(3.0)  # type: ignore[arg-type]
 
 

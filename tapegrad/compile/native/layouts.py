@@ -65,7 +65,7 @@ def fault(layout: Layout = LAYOUT) -> str:
 
     def function(x: object = number, *, y: object = pair) -> object:
         return several, x, y
-    bare = type("Bare", (dict,), {})
+    bare, plain = type("Bare", (dict,), {}), type("Plain", (), {})()
 
     def word(x: object, offset: int) -> int:
         return ctypes.c_int64.from_address(id(x) + offset).value
@@ -89,6 +89,8 @@ def fault(layout: Layout = LAYOUT) -> str:
         "the named defaults of a function": word(function, layout.kwdefaults) == id(function.__kwdefaults__),
         "the variables of a function": word(function, layout.closure) == id(function.__closure__),
         "the attributes of a function": id(function.__dict__) == word(function, layout.attributes),
+        "the attributes of an object": id(plain.__dict__) == word(plain, layout.managed if sys.version_info >= (3, 11)
+                                                                  else type(plain).__dictoffset__),
         "the content of a captured variable": word(cell, layout.cell) == id(several),
         "the flags of a class": word(bare, layout.class_flags) == bare.__flags__
         and word(int, layout.class_flags) == int.__flags__,

@@ -262,7 +262,7 @@ def test_rows_columns_and_places_of_a_matrix(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
 def test_what_is_dense(kind: str, name: str) -> None:
     check(SUMS[name], made(f"{kind}_array"))
-    with pytest.raises(tg.UnknownFunction, match=r"of an np\.matrix.*\n.*\n  try: np\.asarray\(m\)"):
+    with pytest.raises(tg.UnknownFunction, match=r"of an np\.matrix.*\n.*\n  try: use np\.asarray\(m\)"):
         tg.grad(SUMS[name], made(f"{kind}_matrix"))
 
 
