@@ -70,8 +70,8 @@ def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
     roots = {id(root): root for root in _roots(fn, args, near)}  # many objects share a class
-    ways: dict[int, tuple[Any, _Way]] = {}  # roots of one package lead to the same
-    near.update((id(holder), holder) for root in roots.values() for holder in _of(root, ways))
+    edges: dict[int, tuple[Any, _Edges]] = {}  # roots of one package lead to the same
+    near.update((id(holder), holder) for root in roots.values() for holder in _of(root, edges))
     near.pop(id(own), None)
     converted = [near.pop(id(holder)) for holder in [*near.values()]
                  if type(holder) is Conversions and len(holder.all) > 1]
@@ -101,9 +101,9 @@ def _is_closed_name(module: str) -> bool:
     return is_foreign(module) and not f"{module}.".startswith(FOLLOWED)
 
 
-def _of(root: Any, ways: dict[int, tuple[Any, _Way]] | None = None) -> tuple[Any, ...]:
+def _of(root: Any, edges: dict[int, tuple[Any, _Edges]] | None = None) -> tuple[Any, ...]:
     """Return the holders that a function or class leads to, without its captures, which may differ in the next call.
-    `ways` holds, by id, the objects that other roots led to.
+    `edges` holds, by id, the objects that other roots led to.
     """
     key: Any = root
     state = [loaded(), len(GIVEN)]
@@ -118,7 +118,7 @@ def _of(root: Any, ways: dict[int, tuple[Any, _Way]] | None = None) -> tuple[Any
                 id(value := names.get(name)) != then and callable(value)
                 for name, then in zip(root.__code__.co_names, known[3:])):
             forget(names)
-        found = [*_reached(root, {} if ways is None else ways)]
+        found = [*_reached(root, {} if edges is None else edges)]
         converted = [x for x in found if type(x) is Conversion]
         reached = *(x for x in found if type(x) is not Conversion), *([Conversions(converted)] if converted else ())
         converts = type(root) is FunctionType and conversion(root) is not None
@@ -234,14 +234,14 @@ def replaced_few(x: Any) -> bool:
     return _is_small(x) and bool(replaced(x))
 
 
-class _Way(NamedTuple):
+class _Edges(NamedTuple):
     """Where an object leads: holders that hold something to replace, functions' conversions, objects to follow."""
 
     holders: list[Any]
     parts: list[Any]
 
 
-def _reached(root: Any, ways: dict[int, tuple[Any, _Way]]) -> Iterator[Any]:
+def _reached(root: Any, edges: dict[int, tuple[Any, _Edges]]) -> Iterator[Any]:
     """Yield the holders that code leads to and that hold something to replace, and the functions' conversions."""
     stack: deque[Any] = deque([root])  # nearest first: these are most likely called
     seen, given = set(_interposed()), set[int]()
@@ -255,11 +255,11 @@ def _reached(root: Any, ways: dict[int, tuple[Any, _Way]]) -> Iterator[Any]:
         if id(x) in seen or kind in _PLAIN:
             continue
         seen.add(id(x))
-        known = ways.get(id(x))
+        known = edges.get(id(x))
         if x is root:
-            known = x, _way(x, True)
+            known = x, _edges_of(x, True)
         elif known is None:
-            known = ways[id(x)] = x, _way(x, False)
+            known = edges[id(x)] = x, _edges_of(x, False)
         for holder in known[1].holders:
             if id(holder) not in given:
                 given.add(id(holder))
@@ -273,7 +273,7 @@ def _reached(root: Any, ways: dict[int, tuple[Any, _Way]]) -> Iterator[Any]:
             stack += [each for cls in classes for each in type.__subclasses__(cls)]
 
 
-def _way(x: Any, is_root: bool) -> _Way:
+def _edges_of(x: Any, is_root: bool) -> _Edges:
     """Return where an object leads; `is_root` leaves out what a function has captured, its defaults and attributes."""
     found, parts = list[Any](), list[Any]()
     kind = type(x)
@@ -285,9 +285,7 @@ def _way(x: Any, is_root: bool) -> _Way:
         if closed:  # it uses only its own names, except for functions it was given
             parts += [*_given(x), x.__dict__.get("__wrapped__")]
         elif x not in DISPATCH or is_root:  # else it is replaced as a whole
-            captured = captured_by(x)
-            parts += [*_named(code_of(x), x.__globals__, captured),
-                      *(value for value in captured.values() if not issubclass(type(value), ModuleType)),
+            parts += [*_named(code_of(x), x.__globals__, captured_by(x)),
                       *_by_computed_names(code_of(x), x.__globals__)]
             if not is_root:
                 found += filter(None, [conversion(x), x if replaced(x) else None])
@@ -315,7 +313,7 @@ def _way(x: Any, is_root: bool) -> _Way:
         found += [x] if not issubclass(kind, tuple) and replaced_few(x) else []
         parts += [] if _is_closed(kind.__module__) else [kind]
         parts += _held(x)
-    return _Way(found, [*{id(part): part for part in parts if type(part) not in _PLAIN}.values()])
+    return _Edges(found, [*{id(part): part for part in parts if type(part) not in _PLAIN}.values()])
 
 
 @functools.cache

@@ -1,7 +1,8 @@
-"""loop_vectorize: a loop whose runs do not depend on each other becomes operations on arrays.
+"""loop_vectorize: replaces loops whose iterations do not depend on each other by operations on arrays.
 
-Its runs read elements of arrays, compute with them, and write each result into a place of its own, put it into a list,
-or add it to a sum. That is a few operations on slices, and so is its sweep.
+Each iteration of such a loop reads elements of arrays, computes with them, and writes the result to an element that no
+other iteration writes, appends it to a list, or adds it to a sum. This takes a few operations on slices, and so does
+the reverse sweep.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from tapegrad.trace.guards import FIXED
 from tapegrad.transforms.walk import Walk, is_call, literal, pure
 
 FLOAT = np.dtype(float)
-COUNTED = frozenset([add, subtract, multiply, divide, maximum, minimum])  # which take integers as the same floats
-SINGLE = 4  # elements of a list that are used by themselves: of more it stays a loop
+COUNTED = frozenset([add, subtract, multiply, divide, maximum, minimum])  # they treat integers as the equal floats
+SINGLE = 4  # a loop is kept if more elements of a list that it collects are used outside of a stack
 
 
 def vectorized(tape: Tape) -> Tape:
-    """Return a tape on which loops whose runs do not depend on each other are operations on arrays.
+    """Return a tape on which operations on arrays replace the loops whose iterations do not depend on each other.
 
-    Values are those of the loop, but for the rounding of sums, and for the last bit of a function that NumPy computes
-    otherwise of arrays. Shapes and dtypes of the arrays whose elements the runs took are guarded.
+    The values are those of the loop, except for the rounding of sums and for the last bit of functions that NumPy
+    computes differently for arrays. The shapes and dtypes of the arrays whose elements the loop reads are guarded.
     """
     if not any(map(is_loop, tape.ops)):
         return tape
@@ -53,7 +54,7 @@ def vectorized(tape: Tape) -> Tape:
         for arg in operands(op):
             users.setdefault(arg, []).append(op)
     found: dict[Operation, _Arrays] = {}
-    stacked: dict[Operation, set[Operation]] = {}  # by the tuple that becomes an array: elements that are stacked only
+    stacked: dict[Operation, set[Operation]] = {}  # tuples that become arrays: elements used only in a stack
     for op in tape.ops:
         if is_loop(op) and op is not tape.result:
             arrays = _Arrays(op, used[op])  # type: ignore[arg-type]
@@ -80,20 +81,23 @@ def vectorized(tape: Tape) -> Tape:
 
 
 def _is_number(x: Spec) -> bool:
-    """True for a number of NumPy's, an array without axes too."""
+    """Return whether a spec is a float64 or bool of NumPy's without axes."""
     return x.is_numpy and not x.ndim and x.dtype in (FLOAT, np.dtype(bool))
 
 
 def _joined(op: Operation) -> Any:
-    """Return the tuple whose elements, all in their order, a call stacks; None for any other call."""
+    """Return the tuple of which a call stacks all elements in order, None for other calls."""
     whole = whole_of(op.args[0]) if is_call(op, stack) and op.kwargs.get("axis") == 0 else None
     alike = whole is not None and len(op.args) == len(spec_of(whole).parts)
     return whole if alike and all(whole_of(x) is whole and x.args[1] == k for k, x in enumerate(op.args)) else None
 
 
 class _Arrays:
-    """A loop as operations on arrays: `each` are numbers of which every run has its own, `same` those that all runs
-    have alike, `writes` the calls that write into what is carried, and `sums` what is added to it, by its number.
+    """A loop as operations on arrays.
+
+    each: the operations of the body whose value differs between iterations. same: those with one value in all.
+    writes: by carried input, the calls that write to it. sums: by carried input, `add` or `subtract`, which accumulates
+    into it. are_all: whether this covers everything that the results need.
     """
 
     def __init__(self, op: Call, used: set[int]) -> None:
@@ -124,8 +128,8 @@ class _Arrays:
             for j in self.live)
 
     def lists(self, users: dict[Operation, list[Operation]], result: Any) -> dict[Operation, set[Operation]] | None:
-        """Return the tuples that become arrays, each with its elements that are stacked with all others and not used
-        otherwise. None where a tuple is used in another way than stacked, and few elements by themselves.
+        """Return the collected tuples that become arrays, each with its elements that are used only in a stack of the
+        whole tuple. Return None if a tuple is used in any other way, apart from a few single elements.
         """
         found: dict[Operation, set[Operation]] = {}
         for field in users.get(self.op, ()):
@@ -142,7 +146,7 @@ class _Arrays:
         return found
 
     def _place(self, shape: tuple[int, ...], index: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return the slices of an array that an index of single elements is in all runs; None where it is none."""
+        """Return the slices that cover an index of single elements over all iterations, None if none do."""
         found: list[Any] = []
         for i, n in zip(index, shape):
             runs = range_of(self.steps[i]) if isinstance(i, Operation) and i in self.steps else None
@@ -156,13 +160,13 @@ class _Arrays:
         return tuple(found) if alone else None
 
     def _is_element(self, op: Call) -> bool:
-        """True for an element of an array that all runs are given, another one in each."""
+        """Return whether a call reads an element of an array from outside, another element in each iteration."""
         x = op.args[0] if is_call(op, getitem) else None
         return (x in self.outer and x in self.same and x.spec.is_array and x.spec.is_numpy and x.spec.dtype == FLOAT
                 and self._place(x.spec.shape, op.args[1:]) is not None)
 
     def _is_computed(self, op: Call) -> bool:
-        """True for a number that is computed of such, and for what is the same in all runs."""
+        """Return whether a call computes a number elementwise from known ones, or the same value in all iterations."""
         if not pure(op.fn) or self.same.issuperset(operands(op)):
             return pure(op.fn) and not op.fn.memory.blank
         return (rule_of(op.fn) is elementwise and not op.kwargs and _is_number(op.spec)
@@ -171,13 +175,13 @@ class _Arrays:
                         or (x in self.steps and op.fn in COUNTED) for x in op.args))
 
     def _uses(self, inside: set[Operation]) -> list[tuple[Operation, int]]:
-        """Return where the body uses some operations: by what, and as which argument; results come last."""
+        """Return the uses of some operations in the body as (user, argument number) pairs; the result comes last."""
         return [(op, i) for op in self.loop.body.ops for i, arg in enumerate(op.args)
                 if isinstance(arg, Operation) and arg in inside]
 
     def _writes(self, j: int) -> list[Call]:
-        """Return the writes into what is carried, in their order, if runs do nothing with it but that, and each of
-        these has in each run a place of its own, or that of another write.
+        """Return the writes to a carried array in order, if the body does nothing else with it and no two iterations
+        write the same element; two writes of one iteration may share their place.
         """
         x, chain, last = self.carried[j], list[Call](), self.loop.results[j]
         while is_call(last, setitem):
@@ -197,8 +201,8 @@ class _Arrays:
         return chain if len(np.unique(written)) == len(written) else []
 
     def _sum(self, j: int) -> Any:
-        """Return how numbers of the runs come to what is carried, if these do nothing else with it: by `add` or
-        `subtract`.
+        """Return `add` or `subtract` if that accumulates into a carried number and the body does nothing else with it,
+        None otherwise.
         """
         x, op = self.carried[j], self.loop.results[j]
         if not (isinstance(op, Call) and op.fn in (add, subtract) and op.spec.type is np.float64 and x in operands(op)):
@@ -210,7 +214,7 @@ class _Arrays:
     # -- the new tape
 
     def write(self, walk: Walk) -> None:
-        """Put the operations on the new tape; `results` are those that stand for the loop's, by their numbers."""
+        """Push the operations to the new tape, and set `results`: what replaces each result of the loop."""
         at: dict[Any, Any] = {x: walk.bind(arg) for x, arg in self.outer.items()}
 
         def call(like: Operation, fn: Any, *args: Any, **kwargs: Any) -> Operation:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
@@ -30,7 +29,7 @@ from tapegrad.compile.native.guard_code import (
     SIZE,
     WORD,
 )
-from tapegrad.compile.native.layouts import LAYOUT
+from tapegrad.compile.native.layouts import LAYOUT, dict_offset
 from tapegrad.compile.watch.checks import Array, Members, Plain, Table, Within, is_container
 from tapegrad.compile.watch.checks import Sequence as Items
 from tapegrad.compile.watch.freshness import Freshness, Missing, Place, Shape
@@ -41,7 +40,6 @@ _KEYS = frozenset([str, int, bytes])  # key types whose hash and comparison run 
 _PLAIN_KINDS = "biufcSUmM"  # dtype kinds whose content is the bytes of their memory
 _FUNCTION = {"__code__": LAYOUT.code, "__defaults__": LAYOUT.defaults, "__kwdefaults__": LAYOUT.kwdefaults,
              "__dict__": LAYOUT.attributes}
-MANAGED = 1 << 4 if sys.version_info >= (3, 11) else 0  # the flag of a class whose objects have a dict before them
 
 
 class Guards:
@@ -237,8 +235,7 @@ def _word_of(namespace: Any, name: Any) -> int:
 
 def _dict_word(x: Any) -> int:
     """Return the address of the pointer from an object to its `__dict__`, 0 if it is elsewhere."""
-    at = LAYOUT.managed if type(x).__flags__ & MANAGED else type(x).__dictoffset__
-    own = attributes(x)
+    at, own = dict_offset(type(x), LAYOUT), attributes(x)
     return id(x) + at if at and ctypes.c_int64.from_address(id(x) + at).value == id(own) else 0
 
 

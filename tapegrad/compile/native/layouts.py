@@ -89,8 +89,7 @@ def fault(layout: Layout = LAYOUT) -> str:
         "the named defaults of a function": word(function, layout.kwdefaults) == id(function.__kwdefaults__),
         "the variables of a function": word(function, layout.closure) == id(function.__closure__),
         "the attributes of a function": id(function.__dict__) == word(function, layout.attributes),
-        "the attributes of an object": id(plain.__dict__) == word(plain, layout.managed if sys.version_info >= (3, 11)
-                                                                  else type(plain).__dictoffset__),
+        "the attributes of an object": id(plain.__dict__) == word(plain, dict_offset(type(plain), layout)),
         "the content of a captured variable": word(cell, layout.cell) == id(several),
         "the flags of a class": word(bare, layout.class_flags) == bare.__flags__
         and word(int, layout.class_flags) == int.__flags__,
@@ -107,6 +106,15 @@ def fault(layout: Layout = LAYOUT) -> str:
         and ctypes.c_int.from_address(id(turned) + layout.flags).value & 0x103 == 0x102,
     }
     return next((f"{what} is not at the expected offset in memory" for what, holds in found.items() if not holds), "")
+
+
+def dict_offset(cls: type, layout: Layout) -> int:
+    """Return the offset of the pointer from objects of a class to their `__dict__`, 0 if they have none."""
+    return layout.managed if cls.__flags__ & _MANAGED else cls.__dictoffset__
+
+
+# the flag of a class whose objects have their `__dict__` before them
+_MANAGED = 1 << 4 if sys.version_info >= (3, 11) else 0
 
 
 def is_address(x: int) -> bool:

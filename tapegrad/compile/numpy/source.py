@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from tapegrad.compile.numpy.call_source import (
 from tapegrad.compile.numpy.ownership import Ownership
 from tapegrad.compile.source_names import Names, Spelled, Texts
 from tapegrad.errors import Location
+from tapegrad.ops.index import pieces_with_indices
 from tapegrad.optimise.result_memory import packs_of
 from tapegrad.replay.facts import FACTS
 from tapegrad.replay.random_state import sources_of
@@ -249,15 +249,14 @@ class Writer(Texts):
         ranks, like = op.kwargs["ranks"], copied(op.spec.dtype, op.spec, "C")
         paths, name = op.kwargs.get("through", ()), self.names.fresh(f"v{op.id}")
         views = [path_text(self.text, name, like, path) for path in paths]
-        starts = [0, *itertools.accumulate(1 + rank for rank in ranks)]
-        pieces = [op.args[start:stop] for start, stop in itertools.pairwise(starts)]
+        pieces = list(pieces_with_indices(op.args, ranks))
         if not any(paths) or None in views or op.kwargs.get("order", "C") != "C" or any(
                 isinstance(part, list) or (spec_of(part).has_axes and spec_of(part).kind != "b")
-                for _, *index in pieces for part in index):
+                for _, index in pieces for part in index):
             return False
         self.statement(op, f"{name} = {self.names.bind(np.zeros)}({self.text(op.spec.shape)}, "
                            f"{self.text(op.spec.dtype)})")
-        for number, ((piece, *index), view) in enumerate(zip(pieces, views)):
+        for number, ((piece, index), view) in enumerate(zip(pieces, views)):
             self.statement(op, f"{view}[{index_text(self.text, index)}] {'+=' if number else '='} {self.text(piece)}")
         self.called(op, name)
         return True
