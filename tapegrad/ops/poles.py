@@ -100,14 +100,19 @@ def conj(x: Any) -> Any:
     return OPS["conjugate"](x) if is_complex else x
 
 
+def goes_on(dy: Any, derivative: Any) -> Any:
+    """Return where the product of a cotangent and a derivative is not stopped by a pole, None if that is everywhere."""
+    if _is_finite(derivative) or not _has_infinity(plain(derivative)):
+        return None
+    return OPS["logical_or"](OPS["not_equal"](dy, 0), OPS["isfinite"](derivative))
+
+
 def _asked(dy: Any, derivative: Any) -> Any:
     """Return a derivative, and 0 at a pole where the cotangent dy is 0: the product is 0 around there, so that its own
     derivatives by dy are 0 too.
     """
-    if _is_finite(derivative) or not _has_infinity(plain(derivative)):
-        return derivative
-    where, either = OPS["where"], OPS["logical_or"]
-    return where(either(OPS["not_equal"](dy, 0), OPS["isfinite"](derivative)), derivative, 0.0)
+    where = goes_on(dy, derivative)
+    return derivative if where is None else OPS["where"](where, derivative, 0.0)
 
 
 def _divided(dz: Any, _z: Any, dy: Any, x: Any) -> Any:

@@ -18,6 +18,7 @@ from tapegrad import ops
 from tapegrad.errors import ArgumentError, MissingRule
 from tapegrad.numbers.cotangents import Absorbing, conform
 from tapegrad.numbers.formatting import brief, plain
+from tapegrad.ops import poles
 from tapegrad.rules.activity import has_gradient
 from tapegrad.rules.facts import EACH
 from tapegrad.rules.op import Op, Traced
@@ -364,6 +365,21 @@ def _multiplied(call: Expanded, a: Series, b: Series) -> Series:
     return Series([call.y], lambda k: _cauchy(a, b, range(k + 1), k))
 
 
+def _multiplied_no_nan(call: Expanded, a: Series, b: Series) -> Series:
+    """Return a product that stays 0 where one factor is 0 and the other has a pole."""
+    a, b = _stopped(a, b), _stopped(b, a)
+    return Series([call.y], lambda k: _sum(ops.product_no_nan(a[j], b[k - j]) for j in range(k + 1)
+                                           if a[j] is not None and b[k - j] is not None))
+
+
+def _stopped(a: Series, b: Series) -> Series:
+    """Return a series whose terms are 0 where its first one is 0 and that of b is infinite."""
+    first = a.terms[0]
+    if (goes_on := poles.goes_on(first, b.terms[0])) is None:
+        return a
+    return Series([first], lambda k: None if a[k] is None else ops.where(goes_on, a[k], 0.0))
+
+
 def _divided(call: Expanded, a: Series, b: Series, by: Op = ops.divide) -> Series:
     def rule(k: int) -> Any:  # solves y b = a
         known = _cauchy(y, b, range(k), k)
@@ -408,6 +424,8 @@ ARITHMETIC: dict[Op, Callable[..., Series]] = {
     ops.add: _added,
     ops.subtract: _subtracted,
     ops.multiply: _multiplied,
+    ops.multiply_no_nan: _multiplied_no_nan,
+    ops.product_no_nan: _multiplied_no_nan,
     ops.divide: _divided,
     ops.divide_no_nan: lambda call, a, b: _divided(call, a, b, ops.divide_no_nan),
     ops.pow: _raised,

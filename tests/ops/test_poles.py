@@ -71,6 +71,7 @@ def test_the_derivative_is_finite_where_the_function_is(name: str) -> None:
         assert np.isfinite(second).all()
         again = tg.gradient(lambda x: np.sum(tg.gradient(f, x)[0]), x)[0]
         assert np.allclose(again, second.sum(axis=0), rtol=1e-9), (again, second)
+        assert np.isclose(tg.taylor(f, x, 2)[2], second.sum() / 2, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore")
