@@ -18,6 +18,8 @@ import scipy.optimize as so
 import scipy.signal as sg
 import scipy.special as sp
 import scipy.stats as ss
+from scipy.interpolate import CubicSpline
+from scipy.spatial.distance import directed_hausdorff
 
 import tapegrad as tg
 from tapegrad.testing import check_grads
@@ -298,3 +300,17 @@ def test_the_frame_of_a_replaced_closure_can_be_looked_at() -> None:
     with pytest.raises(np.linalg.LinAlgError) as caught:  # solve_triangular is one
         tg.grad(lambda a: sl.solve_triangular(a, U).sum(), np.zeros((3, 3)))
     traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: [sl.norm(x), sl.norm(x, 1), sl.norm(np.outer(x, x), 1), sl.norm(np.outer(x, x))], lambda x: so.nnls(np.eye(3), x)[1], lambda x: so.linprog(-x, A_ub=np.ones((1, 3)), b_ub=x[:1]).fun,
+    lambda x: sl.lstsq(np.eye(3)[:, :2], x)[1], lambda x: sl.lstsq(np.eye(3)[:, :2], x, lapack_driver="gelsy")[1], lambda x: sl.lstsq(np.outer(x, x), x)[1], lambda x: directed_hausdorff(np.outer(x, x), np.eye(3))[0],
+    lambda x: CubicSpline(np.arange(3.0), x).integrate(0, 1)])
+def test_numbers_are_of_the_types_that_scipy_returns(f: Callable[..., Any]) -> None:
+    x = np.array([1.0, 2.0, 3.0])
+
+    def kinds(found: Any) -> Any:
+        return [(type(part), np.shape(part)) for part in (found if type(found) is list else [found])]
+    fast = tg.compile(f)
+    assert kinds(tg.trace(f, x)[0]) == kinds(f(x)) == [kinds(fast(x)) for _ in range(3)][2]
+    np.testing.assert_allclose(tg.trace(f, x)[0], f(x))
