@@ -49,10 +49,10 @@ Named = dict[str, Any]
 """The arguments of a solver's call by name."""
 
 STEPS = frozenset([
-    "nit", "nfev", "njev", "nhev", "nlu", "niter", "iterations", "function_calls", "flag", "method", "message", "status",
-    "jac", "hess", "hess_inv", "grad", "final_simplex", "direc", "optimality", "active_mask", "fjac", "qtf", "r", "con",
-    "slack", "eqlin", "ineqlin", "lower", "upper", "crossover_nit", "mip_dual_bound", "mip_gap", "mip_node_count",
-    "rms_residuals", "unbounded_sol"])
+    "nit", "nfev", "njev", "nhev", "nlu", "niter", "iterations", "function_calls", "flag", "method", "message",
+    "status", "jac", "hess", "hess_inv", "grad", "final_simplex", "direc", "optimality", "active_mask", "fjac", "qtf",
+    "r", "con", "slack", "eqlin", "ineqlin", "lower", "upper", "crossover_nit", "mip_dual_bound", "mip_gap",
+    "mip_node_count", "rms_residuals", "unbounded_sol"])
 
 
 def _refuse_steps(what: str) -> UnknownFunction:
