@@ -299,7 +299,10 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
                       "a + step * np.arange(n)")
     n = max(math.ceil((b - a) / d), 0)  # guarded
     kind = kind if dtype is None else np.dtype(dtype)
-    y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy computes the step as the difference of the first two
+    second = a + d  # NumPy computes the step as the difference of the first two, in the result's precision
+    if kind == np.dtype(float) and dtype_of(second) not in (None, kind):
+        second = ops.astype(second, dtype=kind)
+    y = a + np.arange(n, dtype=float) * (second - a)
     return y if kind == np.dtype(float) else ops.astype(y, dtype=kind)
 
 
