@@ -175,7 +175,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             done(nested, memos, proxies)
         if rerouting is not None:
             rerouting.check()
-            signature.reached = rerouting.reached(walks)
+            signature.reached = rerouting.reached(walks) if replays else None
         put_result(tape, tracer, out)
         if tracer.refusal is not None:
             raise tracer.refusal
