@@ -153,7 +153,7 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     fn, given = built[0], built[1:]
     names = [] if found is None else found.apart_from(signature)
     rerouting = Rerouting() if tables or any(memos) or double or kept else None
-    leave = interposition.enter(tracer, lambda: [_globals(fn), *names, *holders(fn, given)],
+    leave = interposition.enter(tracer, lambda: [_globals(fn), *names, *holders(fn, given, walks)],
                                  [g for g in (*ctx.primitives, *(INTERPOSED if tracer.followed else ()))
                                   if isinstance(g, FunctionType)])
     said = numpy_warnings.begin()

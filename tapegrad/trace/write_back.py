@@ -93,7 +93,7 @@ class Copies:
         self.slots.append((new, x, _filled(new)))
 
     def _table(self, new: Any, x: Any, owner: Any) -> None:
-        self.tables.append((new, x, dict(base_of(new).items(new)), owner))
+        self.tables.append((new, x, new.copy() if type(new) is dict else dict(base_of(new).items(new)), owner))
 
     def effects(self, tape: Tape, tracer: Any, given: Sequence[Any], grad: bool) -> Pending | None:
         """Return the program's pending writes, None if there are none; `grad`: the call is differentiated."""

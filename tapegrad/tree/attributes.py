@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import numbers
 import sys
+from abc import ABC, get_cache_token
 from collections import ChainMap, UserDict, UserList
+from functools import lru_cache
 from types import BuiltinFunctionType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Generic, Protocol
 
-from tapegrad.numbers.systems import OWNERS
+from tapegrad.numbers.systems import OPERATORS, OWNERS, system_of
 from tapegrad.tree.copies import StaticNumber, dict_of, own_attributes
 
 WRAPPERS = frozenset([SimpleNamespace, ChainMap, UserDict, UserList])
@@ -24,9 +27,34 @@ def is_foreign(module: Any) -> bool:
     return str(module).partition(".")[0] in FOREIGN_PACKAGES
 
 
+# classes of Python in whose subclasses an object is still nothing but its attributes
+_EMPTY_BASES = frozenset([object, ABC, Generic, Protocol])
+_OTHER = OPERATORS | {"__class__"}  # in classes of numbers, and in those that pretend to be others
+# attributes of classes whose objects are more than their attributes
+_SPECIAL = ("__array__", "__array_interface__", "_redirects_for", "_sparse_parts", "_tapegrad_op", "_tracer")
+
+
+def is_plain_class(cls: Any) -> bool:
+    """True for a class of the user whose objects are nothing but their attributes: no numbers, containers, tables."""
+    return _is_plain_class(cls, cls.__mro__, get_cache_token()) and cls not in OWNERS and system_of(cls) is None
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_class(cls: Any, bases: tuple[type, ...], token: int) -> bool:
+    # `bases` and `token` tell whether bases were assigned, or abstract classes registered others
+    return cls.__flags__ & HEAP != 0 and not (
+        any(base not in _EMPTY_BASES and (is_foreign(base.__module__) or base.__module__ == "builtins"
+                                          or not _OTHER.isdisjoint(vars(base)))
+            for base in bases)
+        or issubclass(cls, numbers.Number) or any(hasattr(cls, name) for name in _SPECIAL)
+        or (isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__))
+
+
 def attributes_of(x: Any) -> dict[str, Any]:
     """Return the attributes of an object of a user's class, or of a SciPy result built from traced values; else {}."""
     cls = type(x)
+    if is_plain_class(cls):
+        return own_attributes(x)
     # argparse's options, and containers written in Python
     if cls in WRAPPERS or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):
         return dict(vars(x))

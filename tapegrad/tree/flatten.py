@@ -22,7 +22,7 @@ from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
-from tapegrad.tree.attributes import HEAP, attributes_of, holds_proxies, is_foreign, is_table
+from tapegrad.tree.attributes import HEAP, attributes_of, holds_proxies, is_foreign, is_plain_class, is_table
 from tapegrad.tree.copies import Member, StaticNumber, base_of, beside, code_of, current, dict_of, is_empty
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
@@ -59,6 +59,7 @@ BOOLS = frozenset([bool, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
 _OBJECTS = frozenset([Instance, Module])
 _STATES = frozenset([Closure, Instance, Module, Partial])
+_KEYS = frozenset([str, int, float, bool, bytes, type(None)])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
 
 
@@ -79,6 +80,11 @@ def is_leaf(x: Any) -> bool:
         return not is_sparse_tensor(x)
     return ((isinstance(x, numbers.Number) and not isinstance(x, enum.Enum)) or is_generator(x)
             or system_of(kind) is not None)
+
+
+def is_plain(x: Any) -> bool:
+    """True for an object of a user's class that is nothing but its attributes."""
+    return is_plain_class(type(x)) and not is_container(x)
 
 
 def is_traced_slice(x: Any) -> bool:
@@ -244,7 +250,7 @@ def code_of_parts(parts: Iterable[Any]) -> list[Any]:
 class Walk:
     """One flattening. A mutable part that occurs twice is one node, as in the program; leaves are separate."""
 
-    __slots__ = ("blind", "called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules",
+    __slots__ = ("blind", "called", "changeable", "classes", "data", "given", "held", "keep", "kept", "labels", "leaves", "modules",
                  "opaque", "open", "original", "restored", "seen", "shared", "stateful", "states")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
@@ -260,29 +266,39 @@ class Walk:
         self.held: set[int] = set()
         self.kept: set[int] = set()
         self.keep: list[tuple[Any, str]] = []  # the parts found, with labels; kept alive while their ids are keys
+        # whether the parts are numbers, plain data and objects with only such attributes: no functions, no classes
+        self.data = True
+        self.classes: set[type] = set()  # of the objects
         self.changeable = False  # whether it holds a mutable value that is passed on unchanged
         # values passed on unchanged that may lead to copied objects: iterators, memory
         self.blind: list[tuple[Any, str]] = []
         self.called: list[Any] = []  # functions and classes, passed on unchanged
 
     def visit(self, x: Any, label: str) -> Any:
-        if type(x) is float and not self.modules:  # the commonest attribute
+        kind = type(x)
+        if kind is float and not self.modules:  # the commonest attribute
             return self.leaf(x, label)
-        if self.given and type(x) in BOOLS:
+        if self.given and kind in BOOLS:
             return Static(x)
+        if kind in _STATIC and not is_traced_slice(x):
+            if kind is type:
+                self.called.append(x)
+            self.data = self.data and kind is not type and kind is not ModuleType
+            return Static(x)
+        if kind in _NESTS or (self.original is None and is_plain(x)):
+            return self.seen.get(id(x)) or self.nest(x, label)
         if is_leaf(x):
-            if self.modules or (type(x) not in ORDINARY and is_parameter(x)):
+            if self.modules or (kind not in ORDINARY and is_parameter(x)):
                 return self.one_leaf(x, label)
             leaf = self.leaf(x, label)
-            if type(x) not in _NUMBERS and self.shared and (is_memory(x) if self.states else is_trained(x)):
+            if kind not in _NUMBERS and self.shared and (is_memory(x) if self.states else is_trained(x)):
                 self.seen.setdefault(id(x), leaf)
                 self.keep.append((x, label))
             return leaf
-        if (type(x) in _STATIC and not is_traced_slice(x)) or type(x) is Text or type(x) is StaticNumber:
-            if type(x) is type:
-                self.called.append(x)
-            self.restored = self.restored or type(x) is Text
-            return Static(x.value if type(x) is StaticNumber else x if type(x) is not Text else plain_text(x))
+        self.data = self.data and (kind is CellType or self.is_function(x))
+        if kind is Text or kind is StaticNumber:
+            self.restored = self.restored or kind is Text
+            return Static(x.value if kind is StaticNumber else plain_text(x))
         if type(x) is Member:
             return self.leaf(x.value, label)
         if "_redirects_for" in type(x).__dict__:
@@ -321,6 +337,17 @@ class Walk:
         if self.original is not None and callable(x):
             given, x = x, self.original(x)
             self.restored = self.restored or x is not given
+        return self.nest(x, label)
+
+    def is_function(self, x: Any) -> bool:
+        """True for the function that is flattened, or its method's function."""
+        if type(x) is MethodType:
+            return not self.open and type(x.__func__) is FunctionType
+        return type(x) is FunctionType and (not self.open or (
+            len(self.open) == 1 and type(self.open[0]) is Bound and not self.open[0].children))
+
+    def nest(self, x: Any, label: str) -> Any:
+        """Return the node of an object that is no leaf."""
         found = self.take_apart(x, label)
         if found is None:
             if isinstance(x, (np.ndarray, array)) or is_sparse(x) or is_foreign_array(x):
@@ -329,11 +356,16 @@ class Walk:
                 self.called.append(x)
             part = Made(x) if self.original is not None and isinstance(x, (np.ndarray, array)) else fixed(x)
             if not isinstance(x, (FunctionType, BuiltinFunctionType, type)):
+                self.data = False
                 self.blind.append((x, label))
             self.changeable = self.changeable or isinstance(part, Content)
             return part
         node, parts = found
-        if type(x) not in _NESTS and type(node) not in _OBJECTS:
+        if type(node) is Instance:
+            self.classes.add(node.cls)
+        elif type(x) is dict:
+            self.data = self.data and _KEYS.issuperset(map(type, x))
+        elif type(x) not in _NESTS and type(node) not in _OBJECTS:
             self.called += code_of_parts((x,))
         if type(node) is Instance and is_table(x):
             self.opaque.append((label, x))
@@ -345,7 +377,14 @@ class Walk:
         self.stateful = self.stateful or state
         if type(node) is Module:
             self.modules.append(node)
+        numbers_only = not self.modules  # of a module's numbers none is a leaf
         for part, part_label in parts:
+            if type(part) is float and numbers_only:  # as in `visit`: the commonest attribute
+                node.children.append(Leaf(len(self.leaves)))
+                node.leafy = True
+                self.leaves.append(part)
+                self.labels.append(part_label)
+                continue
             parameter = type(node) is Module and node.names[-1][0] == "_parameters"
             child = self.one_leaf(part, part_label, parameter=True) if parameter else self.visit(part, part_label)
             node.children.append(child)
@@ -401,6 +440,10 @@ class Walk:
 
     def take_apart(self, x: Any, label: str) -> tuple[Any, Iterator[tuple[Any, str]]] | None:
         """Return the node and the labelled parts of `x`, or None if it has none."""
+        if type(x) in _NESTS:
+            return self.level(x, label)
+        if is_plain(x):
+            return self.instance(x, label)
         if isinstance(x, FunctionType):
             if x.__closure__ is None or x in OPAQUE:
                 return None
@@ -439,10 +482,18 @@ class Walk:
             names = [f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name) for name in named]
             return Extended(x, list(named)), zip(named.values(), names)
         if not is_container(x) and type(x) is not slice:
-            attributes = attributes_of(x)
-            if not attributes:
-                return None
-            return Instance(x, list(attributes)), ((part, _join(label, name)) for name, part in attributes.items())
+            return self.instance(x, label)
+        return self.level(x, label)
+
+    def instance(self, x: Any, label: str) -> tuple[Any, Iterator[tuple[Any, str]]] | None:
+        """Return the node and the attributes of an object, or None if it has none."""
+        attributes = attributes_of(x)
+        if not attributes:
+            return None
+        return Instance(x, list(attributes)), ((part, _join(label, name)) for name, part in attributes.items())
+
+    def level(self, x: Any, label: str) -> tuple[Any, Iterator[tuple[Any, str]]]:
+        """Return the node and the parts of a container."""
         if type(x) is dict and Text in map(type, x):
             self.restored, x = True, {plain_text(key) if type(key) is Text else key: part for key, part in x.items()}
         one = level(x)

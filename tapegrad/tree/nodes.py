@@ -261,11 +261,12 @@ class Instance(Record):
         new: Any = (SimpleNamespace if issubclass(cls, SimpleNamespace) else object).__new__(cls)
 
         def fill(parts: dict[str, Any]) -> None:
-            held = getattr(self.prototype, "__dict__", {})
-            for name, part in parts.items():
-                if type(held) is dict and name in held:
-                    new.__dict__[name] = part  # bypasses a descriptor of that name, which would convert the value again
-                else:
+            held = getattr(self.prototype, "__dict__", None)
+            own = {name: part for name, part in parts.items() if name in held} if type(held) is dict else {}
+            if own:
+                new.__dict__.update(own)  # bypasses descriptors of these names, which would convert the values again
+            for name, part in parts.items() if len(own) < len(parts) else ():
+                if name not in own:
                     object.__setattr__(new, name, part)  # works for frozen dataclasses
         return new, fill
 
