@@ -59,6 +59,7 @@ BOOLS = frozenset([bool, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
 _OBJECTS = frozenset([Instance, Module])
 _STATES = frozenset([Closure, Instance, Module, Partial])
+_CODE = frozenset([FunctionType, MethodType, CellType])
 _KEYS = frozenset([str, int, float, bool, bytes, type(None)])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
 
@@ -287,7 +288,7 @@ class Walk:
             return Static(x)
         if kind in _NESTS or (self.original is None and is_plain(x)):
             return self.seen.get(id(x)) or self.nest(x, label)
-        if is_leaf(x):
+        if kind not in _CODE and is_leaf(x):
             if self.modules or (kind not in ORDINARY and is_parameter(x)):
                 return self.one_leaf(x, label)
             leaf = self.leaf(x, label)
