@@ -126,9 +126,9 @@ def print_of(x: np.ndarray[Any, Any]) -> bytes:
     return x.tobytes()
 
 
-def check_written(f: Any, leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
+def check_written(f: Any, arrays: dict[int, Any], labels: list[str], before: dict[int, bytes]) -> None:
     """Refuse an input that was written to directly: the trace writes to copies, so another name was used."""
-    for leaf, label, then in zip(leaves, labels, before):
-        if then is not None and print_of(leaf) != then:
-            raise MutationError(f"{label} was written to while it was differentiated or traced, but not through the "
+    for i, array in arrays.items():
+        if print_of(array) != before[i]:
+            raise MutationError(f"{labels[i]} was written to while it was differentiated or traced, but not through the "
                                 "argument", _defined(f), "write to it through the argument, or pass a copy")

@@ -319,18 +319,20 @@ class ReferenceSearch:
     def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:
         if fn in REGISTERED:  # a rule defined by the program
             yield DISPATCH.get(fn), ""
-        code, namespace = code_of(fn), fn.__globals__
-        names, attributes, modules, _, _ = mentioned(code)
+        namespace = fn.__globals__
+        names, attributes, modules, _, _ = mentioned(code_of(fn))
         for name in names:
             if name in namespace:
                 value = namespace[name]
-                if value is gc and not SEARCHES.isdisjoint(attributes):
-                    self.readers[id(fn)] = fn
-                elif type(value) is ModuleType:
-                    if not self.is_foreign(value.__name__):
-                        yield from self.of_module(value, attributes, fn)
-                elif type(value) not in self.atoms:
+                kind = type(value)
+                if kind in self.atoms:
+                    continue
+                if kind is not ModuleType:
                     yield original(value), name
+                elif value is gc and not SEARCHES.isdisjoint(attributes):
+                    self.readers[id(fn)] = fn
+                elif not self.is_foreign(value.__name__):
+                    yield from self.of_module(value, attributes, fn)
             elif name in ("id", "hash"):
                 self.readers[id(fn)] = fn
         if modules:

@@ -272,12 +272,11 @@ class Instance(Record):
 
         def fill(parts: dict[str, Any]) -> None:
             held = getattr(self.prototype, "__dict__", None)
-            own = {name: part for name, part in parts.items() if name in held} if type(held) is dict else {}
-            if own:
-                new.__dict__.update(own)  # bypasses descriptors of these names, which would convert the values again
-            for name, part in parts.items() if len(own) < len(parts) else ():
-                if name not in own:
-                    object.__setattr__(new, name, part)  # works for frozen dataclasses
+            own = held.keys() if type(held) is dict else set()
+            for name in [] if parts.keys() <= own else [name for name in parts if name not in own]:
+                object.__setattr__(new, name, parts.pop(name))  # works for frozen dataclasses
+            if parts:
+                new.__dict__.update(parts)  # bypasses descriptors of these names, which would convert the values again
         return new, fill
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:
