@@ -211,7 +211,7 @@ def kind_within(x: Any) -> type | None:
 
 def system_within(x: Any) -> System | None:
     """Return the adapter for a number, for the elements of an object array, or for those behind a proxy."""
-    if type(x) in _COMMON:
+    if type(x) in _COMMON or (type(x) is np.ndarray and x.dtype.kind != "O"):
         return None
     kind = kind_within(plain(x))
     return system(x) if kind is None else system_of(kind)

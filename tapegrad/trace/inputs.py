@@ -15,9 +15,10 @@ from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import Op
 from tapegrad.trace.global_arrays import code_of_program
-from tapegrad.tree.flatten import Structure, Walk, changed, flatten
+from tapegrad.tree.flatten import Structure, Walk, flatten
 from tapegrad.tree.modules import refuse_hooks
 from tapegrad.tree.signature import Recorded, Signature
+from tapegrad.tree.unchanged import changed
 
 SMALL = 4096  # bytes up to which an array's fingerprint covers all of it
 
@@ -130,5 +131,5 @@ def check_written(f: Any, arrays: dict[int, Any], labels: list[str], before: dic
     """Refuse an input that was written to directly: the trace writes to copies, so another name was used."""
     for i, array in arrays.items():
         if print_of(array) != before[i]:
-            raise MutationError(f"{labels[i]} was written to while it was differentiated or traced, but not through the "
-                                "argument", _defined(f), "write to it through the argument, or pass a copy")
+            raise MutationError(f"{labels[i]} was written to while it was differentiated or traced, but not through "
+                                "the argument", _defined(f), "write to it through the argument, or pass a copy")

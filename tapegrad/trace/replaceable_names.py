@@ -72,7 +72,8 @@ def holders(fn: Any, args: Sequence[Any], walks: Sequence[Walk] = ()) -> Sequenc
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
     alone: set[int] = set()
-    stack: list[Any] = [getattr(fn.__func__ if type(fn) is MethodType else fn, "op", None)]  # calling it runs its rules
+    op = getattr(fn.__func__ if type(fn) is MethodType else fn, "op", None)  # calling an op runs its rules
+    stack = [] if op is None else [op]
     for x, walk in zip((fn, *args), walks if len(walks) > len(args) else repeat(None)):
         if walk is None or not walk.data:
             stack.append(x)
@@ -164,14 +165,17 @@ def _roots(stack: list[Any], near: dict[int, Any], alone: Collection[int]) -> li
                 continue
             roots.append(x)
             stack += x.__dict__.values()
-            if id(x) not in alone:
+            if id(x) not in alone and x.__closure__ is not None:
                 modules = [module for value in captured_by(x).values() for module in _modules(value)]
                 seen.update(map(id, modules))  # the code has the names of their attributes
                 stack += [part for module in modules for part in _of_module(module, _names(x.__code__))]
-                stack += x.__closure__ or ()
-            stack += [*(x.__defaults__ or ()), x.__kwdefaults__]
-            if x.__defaults__ is not None and replaced_few(x):
-                near[id(x)] = x
+                stack += x.__closure__
+            if x.__kwdefaults__ is not None:
+                stack.append(x.__kwdefaults__)
+            if x.__defaults__ is not None:
+                stack += x.__defaults__
+                if replaced_few(x):
+                    near[id(x)] = x
         elif issubclass(kind, type):
             roots += [] if is_foreign(x.__module__) else [x]
         elif issubclass(kind, ModuleType):

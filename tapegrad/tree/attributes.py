@@ -7,8 +7,9 @@ import numbers
 import sys
 from abc import ABC, get_cache_token
 from collections import ChainMap, UserDict, UserList
+from collections.abc import Iterable
 from functools import lru_cache
-from types import BuiltinFunctionType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Generic, Protocol
 
 from tapegrad.numbers.systems import OPERATORS, OWNERS, system_of
@@ -25,6 +26,12 @@ FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {
 def is_foreign(module: Any) -> bool:
     """True for the name of a module whose code is not the user's."""
     return str(module).partition(".")[0] in FOREIGN_PACKAGES
+
+
+def code_of_parts(parts: Iterable[Any]) -> list[Any]:
+    """Return the functions among some values, and the user classes of the others."""
+    return [x if type(x) is FunctionType else type(x) for x in parts
+            if type(x) is FunctionType or (type(x).__flags__ & HEAP and not is_foreign(type(x).__module__))]
 
 
 # classes of Python in whose subclasses an object is still nothing but its attributes
@@ -53,8 +60,6 @@ def _is_plain_class(cls: Any, bases: tuple[type, ...], token: int) -> bool:
 def attributes_of(x: Any) -> dict[str, Any]:
     """Return the attributes of an object of a user's class, or of a SciPy result built from traced values; else {}."""
     cls = type(x)
-    if is_plain_class(cls):
-        return own_attributes(x)
     # argparse's options, and containers written in Python
     if cls in WRAPPERS or (cls.__module__, cls.__name__) == ("argparse", "Namespace"):
         return dict(vars(x))
