@@ -72,10 +72,7 @@ _STATES = frozenset([Closure, Instance, Module, Partial])
 _CODE = frozenset([FunctionType, MethodType, CellType])
 _KEYS = frozenset([str, int, float, bool, bytes, type(None)])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
-
-
-Parted = tuple[Any, Iterator[tuple[Any, str]]]
-"""A node, and the parts of its value with their labels."""
+Parted = tuple[Any, Iterator[tuple[Any, str]]]  # a node, and the parts of its value with their labels
 
 
 def is_leaf(x: Any) -> bool:
@@ -370,9 +367,8 @@ class Walk:
         self.stateful = self.stateful or state
         if type(node) is Module:
             self.modules.append(node)
-        numbers_only = not self.modules  # of a module's numbers none is a leaf
         for part, part_label in parts:
-            if type(part) is float and numbers_only:  # as in `visit`: the commonest attribute
+            if type(part) is float and not self.modules:  # as in `visit`
                 node.children.append(Leaf(len(self.leaves)))
                 node.leafy = True
                 self.leaves.append(part)
