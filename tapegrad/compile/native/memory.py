@@ -33,7 +33,7 @@ from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, v
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
-PLAIN = {"shape", "ranks", "order"}  # keywords of a scatter without views
+PLAIN = {"shape", "ranks", "order", "dtype"}  # keywords of a scatter without views
 STRETCHES = 8  # contiguous pieces that are copied one by one, at most
 
 
