@@ -13,8 +13,8 @@ import sys
 import types
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from timeit import timeit
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
