@@ -17,6 +17,7 @@ import tapegrad.compile.native.batches
 import tapegrad.compile.native.loops
 import tapegrad.compile.native.memory
 import tapegrad.compile.native.products
+import tapegrad.compile.native.scans
 import tapegrad.compile.native.small  # noqa: F401  (each fills the table of lowerings)
 from tapegrad import ops
 from tapegrad.compile.argument_source import FromAttributes, Nest, Nested, nest_of_result
