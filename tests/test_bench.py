@@ -153,18 +153,18 @@ def test_a_form_has_the_gradient_of_its_problem(name: str, peer: str) -> None:
 
 def test_a_form_is_measured_by_its_peers_and_by_gradients_by_hand() -> None:
     fitting = {name for name, peer in PEERS.items() if peer.fits(FORMS["rk4 (method)"]) and not peer.optional}
-    assert fitting == {"handwritten", "c++", "autograd", "jax", "tapegrad grad", "tapegrad compiled", "tapegrad value_and_grad"}
+    assert fitting == {"handwritten", "c++", "c++ module", "autograd", "jax", "tapegrad grad", "tapegrad compiled", "tapegrad value_and_grad"}
 
 
 # -- C++
 
 
-def native_or_skip(problem: Problem) -> Any:
+def native_or_skip(problem: Problem, peer: str = "c++") -> Any:
     try:
-        PEERS["c++"].ready(problem)
+        PEERS[peer].ready(problem)
+        return PEERS[peer].prepare(problem)
     except Missing as err:
         pytest.skip(str(err))
-    return PEERS["c++"].prepare(problem)
 
 
 @pytest.mark.parametrize("name, size", [("elementwise", {"n": 1100}), ("gmm", {"d": 4, "K": 3, "n": 130}), ("gmm", {"d": 1, "K": 1, "n": 3}), ("rosenbrock", {"n": 1}),
@@ -176,6 +176,16 @@ def test_blocks_in_cpp(name: str, size: dict[str, int]) -> None:
     for _ in range(2):
         value, dargs = found.read(found.call())
         assert value == pytest.approx(expected[0], rel=1e-12, abs=1e-12) and difference(dargs, expected[1]) < 1e-11
+
+
+@pytest.mark.parametrize("name", ["rosenbrock", "rk4"])
+def test_cpp_as_a_function_of_python(name: str) -> None:
+    found, reference = native_or_skip(SMALL[name], "c++ module"), PEERS["handwritten"].prepare(SMALL[name])
+    first, (value, dargs), expected = found.call(), found.read(found.call()), reference.read(reference.call())
+    assert value == pytest.approx(expected[0], rel=1e-12) and difference(dargs, expected[1]) < 1e-11
+    assert not any(np.may_share_memory(a, b) for a, b in zip(first[1], dargs) if isinstance(a, np.ndarray))
+    with pytest.raises(TypeError):
+        found.call.func(*[np.ones((2, 2))] * len(SMALL[name].args))
 
 
 def test_another_prior_in_cpp() -> None:

@@ -69,7 +69,9 @@ class Attempt:
             self.changed = next((look.changed() for look in self.paths[0].looks if id(look) in changed), None)
         self.stale = [path for path in self.paths if not changed.isdisjoint(map(id, path.looks))] if changed else []
         if due and (compiled.warmup is not None or compiled.new < NEW):
-            self.observer = Observer(max(min(path.last for path in due) * COMPARED, LITTLE))
+            seconds = min(path.last for path in due)
+            self.observer = Observer(max(seconds * COMPARED, LITTLE))
+            self.observer.set_profile = compiled.backend.profiler(seconds)
 
     def is_due(self, path: Path) -> bool:
         """Return whether the next trace of a path may be the last."""

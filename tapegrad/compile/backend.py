@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -67,6 +68,11 @@ class Backend:
     leaves_tensors = met_tensor = False
     clock = staticmethod(thread_time)  # does not count other processes
     price = (2e-3, 6e-5)
+
+    def profiler(self, seconds: float) -> Callable[[Any], Any]:
+        """Return the function that profiles a trace in place of `sys.setprofile`; unobserved it takes so many seconds.
+        """
+        return sys.setprofile
 
     def seconds_to_compile(self, length: int) -> float:
         """Return the expected time to compile a tape of `length` operations; `price` is the time per tape and per

@@ -27,6 +27,7 @@ from tapegrad.trace.code_mentions import names_in
 from tapegrad.trace.holders import replaced
 from tapegrad.trace.interposition import GlobalGenerator, stand_in
 from tapegrad.trace.lazy_frontends import register_imported
+from tapegrad.trace.mersenne import state_of_bits, state_of_legacy
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import is_empty
 from tapegrad.tree.installed import library_of
@@ -53,8 +54,8 @@ def state_of(x: Any) -> State:
     if isinstance(x, random.Random):
         return x.setstate, x.getstate()
     if isinstance(x, np.random.Generator):
-        return (lambda state: setattr(x.bit_generator, "state", state)), x.bit_generator.state
-    return x.set_state, x.get_state(legacy=False)
+        return (lambda state: setattr(x.bit_generator, "state", state)), state_of_bits(x.bit_generator)
+    return x.set_state, state_of_legacy(x)
 
 
 def print_of(x: Any) -> Any:
@@ -63,7 +64,7 @@ def print_of(x: Any) -> Any:
         return None
     if isinstance(x, (np.random.BitGenerator, np.random.Generator)):
         bits = x if isinstance(x, np.random.BitGenerator) else x.bit_generator
-        return bits.state, getattr(bits.seed_seq, "n_children_spawned", 0)
+        return state_of_bits(bits), getattr(bits.seed_seq, "n_children_spawned", 0)
     return x.n_children_spawned if isinstance(x, np.random.SeedSequence) else state_of(x)[1]
 
 

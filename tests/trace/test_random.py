@@ -13,6 +13,7 @@ import sys
 import types
 from importlib.util import find_spec
 from pathlib import Path
+from timeit import timeit
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from numpy.random import RandomState, normal
 import tapegrad as tg
 from tapegrad.ops import draw
 from tapegrad.testing import check_grads
+from tapegrad.trace.mersenne import state_of_bits, state_of_legacy
 from tapegrad.trace.random_state import Found
 
 RNG = np.random.default_rng(0)
@@ -454,3 +456,16 @@ def test_a_random_state_made_inside_is_seeded_again() -> None:
         tg.grad(lambda x: np.random.RandomState(0).gamma(x), 2.0)
     mean = tg.grad(lambda x: x * np.random.RandomState(0).multivariate_normal(np.zeros(2), np.eye(2)).sum(), 2.0)[0]
     assert mean == 2.0 * np.random.RandomState(0).multivariate_normal(np.zeros(2), np.eye(2)).sum()
+
+
+def test_states_of_twisters_are_read_from_memory_as_numpy_gives_them() -> None:
+    x = np.random.RandomState(3)
+    for _ in range(3):
+        found, expected = state_of_legacy(x), x.get_state(legacy=False)
+        assert str(found) == str(expected) and np.array_equal(found["state"].pop("key"), expected["state"].pop("key"))
+        before = state_of_legacy(x)
+        drawn = x.standard_normal(700).tolist() + [x.standard_normal()]
+        x.set_state(before)
+        assert x.standard_normal(700).tolist() + [x.standard_normal()] == drawn
+    assert str(state_of_bits(np.random.PCG64(1))) == str(np.random.PCG64(1).state)
+    assert timeit(lambda: state_of_legacy(x), number=50) < 0.5 * timeit(lambda: x.get_state(legacy=False), number=50)

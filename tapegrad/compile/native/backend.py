@@ -14,6 +14,7 @@ from tapegrad.compile.native.draws import MOST
 from tapegrad.compile.native.entry import LEFT, Compiled, NotWorthwhile, compile_native
 from tapegrad.compile.native.guards import Guards
 from tapegrad.compile.native.machine import machine, shared_function
+from tapegrad.compile.native.profiler import set_profile
 from tapegrad.compile.numpy.function import compile_tape
 from tapegrad.compile.watch.freshness import Freshness
 from tapegrad.errors import ArgumentError
@@ -22,11 +23,16 @@ from tapegrad.optimise.pipeline import DEFAULT, Pass
 from tapegrad.tape.tape import Call, Tape
 from tapegrad.trace.guards import UNLIKE
 
+LONG = 0.02  # seconds of a trace that is worth machine code to observe it
+
 
 class Native(Backend):
     """The backend that compiles tapes to machine code."""
 
     price = (3e-3, 3e-4)
+
+    def profiler(self, seconds: float) -> Callable[[Any], Any]:
+        return set_profile if seconds > LONG and there_is() else super().profiler(seconds)
 
     def function(self, tape: Tape, fresh: Any = None) -> Callable[..., Any]:
         """Return a finished tape as a function; as NumPy code if little or none of it becomes machine code."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tapegrad import ops
 from tapegrad.compile.groups import Batch, Members, collected, grouped_by
+from tapegrad.compile.native import stencils
 from tapegrad.compile.native.arrays import in_memory
 from tapegrad.compile.native.emit import ONE
 from tapegrad.compile.native.function import CARRIERS, Function
@@ -109,10 +110,14 @@ class BatchLoop:
         outs: list[tuple[Operation, Operand]] = []
         given: list[Any] = []
         self.sinks: list[Sink] = []
+        self.stencils = self.find_stencils()
+        added = {number for stencil in self.stencils for number, _ in stencil.shifts}
         for number, result in enumerate(self.group.results):
             shape = self.forms[result].spec.shape
             if self.forms[result].sink:
                 self.sinks.append(Sink(result, self.forms[result]))
+                given.append(None)
+            elif number in added:
                 given.append(None)
             else:
                 made = place(f, self.target(number))
@@ -121,10 +126,19 @@ class BatchLoop:
         self.outs = outs
         self.scattered = self.prepare_scatters()
         totals = self.nest()
+        stencils.finish(f, self.v, self.stencils, self.batch[-1], totals[len(totals) - self.shifted:])
         for sink in self.sinks:
             number = self.group.results.index(sink.op)
             given[number] = self.scattered[sink.op][0] if sink.form.sink == "scatter" else self.total(sink, totals)
         return given[0] if self.group.single else Results(tuple(given))
+
+    def find_stencils(self) -> list[stencils.Stencil]:
+        """Return the scatters that the loop computes instead of their pieces."""
+        if len(self.batch) != 1:
+            return []
+        targets = [None if self.forms[result].sink or self.forms[result].spec.shape else self.target(number)
+                   for number, result in enumerate(self.group.results)]
+        return stencils.find(self.f, targets, self.batch[0], self.v)
 
     def target(self, number: int) -> Operation:
         """Return the operation whose value a result is."""
@@ -193,11 +207,14 @@ class BatchLoop:
 
     def nest(self) -> list[str]:
         """Emit loops over the axes of the batch; return the accumulators of the sinks."""
-        operands_ = [load for _, load, _ in self.loads] + [out for _, out in self.outs]
+        operands_ = [load for _, load, _ in self.loads] + [out for _, out in self.outs] + [
+            stencil.out for stencil in self.stencils]
         shape, strides = collapsed(self.batch, [x.strides for x in operands_])
         self.steps = [steps[-1] for steps in strides]
         first = [(self.lanes.type(required_kind(sink.form.spec)), text)
                  for sink in self.sinks for text in self.begin(sink)]
+        shifted = stencils.zeros(self.v, self.stencils)
+        self.shifted, first = len(shifted), first + shifted
         pointers = [x.data for x in operands_]
         for row, value in self.uniform:
             self.f.env[row] = self.spread(value)
@@ -224,7 +241,7 @@ class BatchLoop:
                 level + 1, shape, strides, [f.at(p, f.times(k, step[level])) if step[level] else p
                                             for p, step in zip(pointers, strides)],
                 [(kind, text) for (kind, _), text in zip(carried, now)]))
-        if not carried or n <= 2 * CHUNK:
+        if len(carried) == self.shifted or n <= 2 * CHUNK:
             return self.chunk(pointers, n, carried)
         whole, rest = divmod(n, CHUNK)
         now = f.loop(whole, carried, lambda k, now: self.chunk(
@@ -240,6 +257,7 @@ class BatchLoop:
         f, width = self.f, self.lanes.width
         start = [(self.lanes.type(required_kind(sink.form.spec)), self.start(sink)) for sink in self.sinks
                  if sink.form.sink != "scatter" for _ in range(size_of(sink.form))]
+        start += carried[len(carried) - self.shifted:]
         still = {at: [self.v.load_one(x.kind, f.at(p, place)) for place in x.places]
                  for at, ((_, x, _), p) in enumerate(zip(self.loads, pointers)) if not self.steps[at]}
         whole = n // width * width
@@ -249,7 +267,8 @@ class BatchLoop:
         if n % width:
             now = self.row(pointers, still, str(whole), now, n % width)
         with f.computing(self.lanes):
-            return self.merged(now, [text for _, text in carried])
+            merged = self.merged(now, [text for _, text in carried])
+        return merged + now[len(now) - self.shifted:]
 
     def merged(self, made: Sequence[str], before: Sequence[str]) -> list[str]:
         """Combine the accumulators of a chunk with those of the chunks before."""
@@ -296,7 +315,11 @@ class BatchLoop:
                                                     self.steps[len(self.loads):]):
                 for place, text in zip(out.places, self.texts(result)):
                     self.v.store(out.kind, self.element(pointer, place, k, step), step, text, count)
-            return self.summed(now, count)
+            added = stencils.add(
+                f, self.v, self.stencils, [self.element(pointer, 0, k, step) for pointer, step in zip(
+                    pointers[len(self.loads) + len(self.outs):], self.steps[len(self.loads) + len(self.outs):])],
+                now[len(now) - self.shifted:], lambda number: self.texts(self.group.results[number])[0], count)
+            return self.summed(now, count) + added
 
     def element(self, pointer: str, place: int, k: str, step: int) -> str:
         """Return the address of an element of row k."""

@@ -17,6 +17,7 @@ import tapegrad.compile.native.batches
 import tapegrad.compile.native.loops
 import tapegrad.compile.native.memory
 import tapegrad.compile.native.products
+import tapegrad.compile.native.scans
 import tapegrad.compile.native.small  # noqa: F401  (each fills the table of lowerings)
 from tapegrad import ops
 from tapegrad.compile.argument_source import FromAttributes, Nest, Nested, nest_of_result
@@ -38,6 +39,8 @@ from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Input, Operation, Tape
 from tapegrad.tree.attributes import HEAP
 from tapegrad.tree.signature import ValueAndGradients
+
+STACK = 1 << 14  # bytes of a function's memory that lie on the stack, at most
 
 LEFT = object()
 """The value that a function without fallback returns when native code bails out."""
@@ -89,7 +92,7 @@ class Entry:
         self.underflow(f.op(f"or i32 {told}, {f.op('load i32, ptr %lost')}"))
         answer = self.nested(0 if into is None else nest_of_result(into, len(parts)), made)
         f.put(f"call void @Py_IncRef(ptr {answer})")
-        f.put("call void @free(ptr %arena)")
+        f.put("call void @tapegrad_put_away(ptr %heap)")
         f.put(f"call void @tapegrad_release(ptr %slots, i64 {f.slots})")
         f.put(f"ret ptr {answer}")
 
@@ -239,11 +242,11 @@ class Entry:
         """Return the LLVM module."""
         f = self.f
         size, places = f.arena()
-        arena = [f"  %arena = call ptr @aligned_alloc(i64 {ALIGN}, i64 {size})",
-                 "  %nothing = icmp eq ptr %arena, null",
-                 "  br i1 %nothing, label %no, label %begun", "begun:"]
-        if not size:
-            arena = ["  %arena = bitcast ptr null to ptr"]
+        arena = [f"  %heap = call ptr @tapegrad_memory(i64 {size + ALIGN})", "  %nothing = icmp eq ptr %heap, null",
+                 "  br i1 %nothing, label %no, label %begun", "begun:",
+                 f"  %arena = getelementptr i8, ptr %heap, i64 {ALIGN}"]
+        if size <= STACK:
+            arena = ["  %heap = bitcast ptr null to ptr", f"  %arena = alloca i8, i64 {size}, align {ALIGN}"]
         return "\n".join([
             PYTHON, OWN, *f.declared, "",
             "define ptr @native(ptr %self, ptr %args, i64 %count, ptr %names) alignstack(64) {", "entry:",
@@ -254,7 +257,7 @@ class Entry:
             "  %lost = alloca i32, align 4  ; what NumPy forgets when it is called: that numbers were too small",
             "  store i32 0, ptr %lost",
             *f.stacked, *arena, "  br label %start", "start:", *places, *f.lines,
-            "no:", "  call void @free(ptr %arena)", *self.left(),
+            "no:", "  call void @tapegrad_put_away(ptr %heap)", *self.left(),
             f"  call void @tapegrad_release(ptr %slots, i64 {f.slots})",
             "  %answer = call ptr @tapegrad_leave(ptr %self, ptr %args, i64 %count, ptr %names, ptr %after, "
             "ptr %drawn)",

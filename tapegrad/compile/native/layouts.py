@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+from types import MethodType
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ class Layout(NamedTuple):
     attributes: int = 88  # the `__dict__` of a function
     managed: int = -24  # the `__dict__` of an object whose class has it before its objects
     cell: int = 16  # of a captured variable: its content
+    bound: int = 24  # of a method: the object that it is bound to
     mro: int = 344  # of a class
     class_flags: int = 168
     vectorcall: int = 56
@@ -91,6 +93,7 @@ def fault(layout: Layout = LAYOUT) -> str:
         "the attributes of a function": id(function.__dict__) == word(function, layout.attributes),
         "the attributes of an object": id(plain.__dict__) == word(plain, dict_offset(type(plain), layout)),
         "the content of a captured variable": word(cell, layout.cell) == id(several),
+        "the object of a method": word(MethodType(function, several), layout.bound) == id(several),
         "the flags of a class": word(bare, layout.class_flags) == bare.__flags__
         and word(int, layout.class_flags) == int.__flags__,
         "the vectorcall offset of a class": 0 < word(type(function), layout.vectorcall)

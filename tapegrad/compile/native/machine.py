@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.compile.native import disk_cache
+from tapegrad.compile.native.arena import ARENA
 from tapegrad.compile.native.emit import Lanes
 from tapegrad.compile.native.guard_code import GUARDS
 from tapegrad.compile.native.jobs import TOGETHER
@@ -76,7 +77,7 @@ def machine() -> Machine:
     products = _products()
     for name, product in products.items():
         llvm.add_symbol(f"tapegrad_{name}", _address(product))
-    prelude = spelled_out(PRELUDE + GUARDS + TOGETHER * bool(products))
+    prelude = spelled_out(PRELUDE + ARENA + GUARDS + TOGETHER * bool(products))
     found = Machine(llvm, features.flatten(), Target(_lanes(features), bool(products)))
     if lacking():  # PyObject_Vectorcall alone
         _prelude.append(Code(spelled_out(VECTORCALL), found))

@@ -33,7 +33,7 @@ from tapegrad.compile.native.vectors import Operand, Vectors, collapsed, nest, v
 from tapegrad.tape.spec import spec_of
 from tapegrad.tape.tape import Call, Constant, Operation
 
-PLAIN = {"shape", "ranks", "order"}  # keywords of a scatter without views
+PLAIN = {"shape", "ranks", "order", "dtype"}  # keywords of a scatter without views
 STRETCHES = 8  # contiguous pieces that are copied one by one, at most
 
 
@@ -299,7 +299,10 @@ def lower_pad(f: Function, op: Call) -> Value:
     if number_kind(spec_of(border)) is None:
         raise Unlowered("padding with values that are not numbers")
     made, of, given = f.place(op), spec_of(x).shape, operand(f, x)
-    copy(f, made, f.number(border))
+    if isinstance(border, Operation):
+        copy(f, made, f.number(border))
+    else:
+        copy(f, made, Number(f.lanes.constant(op.spec.dtype.type(border).item(), made.kind), made.kind))
     copy(f, part_of(f, made, [slice(before, before + n) for n, (before, _) in zip(of, widths)]), given)
     return made
 

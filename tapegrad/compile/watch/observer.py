@@ -1,7 +1,7 @@
 """observer: observes which code runs and which C functions it calls while a function is traced.
 
-It uses `sys.setprofile` in this thread, and restores an earlier profiler. From Python 3.12 on it uses `sys.monitoring`,
-whose callbacks can be disabled for each code object.
+It uses `sys.setprofile` in this thread, or a backend's replacement, and restores an earlier profiler. From Python 3.12
+on it uses `sys.monitoring`, whose callbacks can be disabled for each code object.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Observer:
 
     def __init__(self, budget: float = math.inf, samples: bool = False) -> None:
         self.reads = Reads(budget, samples)
+        self.set_profile: Callable[[Any], Any] = sys.setprofile
         self.ran: set[CodeType] = set()  # code of the program, without libraries
         self.reason = self.cure = ""
         self.where: Location | None = None
@@ -68,7 +69,7 @@ class Observer:
         self.reads.reach(structure)
         self.depth = len(running.tracers)
         running.observers = [*running.observers, self]
-        self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile()
+        self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile(self)
 
     def close(self) -> None:
         """End the observation; further calls do nothing."""
@@ -300,20 +301,26 @@ def named_by(functions: list[FunctionType]) -> Iterator[tuple[str, Any]]:
         seen.update(id(x) for _, x in found)
 
 
-def _profile() -> Callable[[], None]:
+def _profile(observer: Observer) -> Callable[[], None]:
     """Observe by `sys.setprofile`, for all active observers; return a function that ends it."""
     hearing = [(each.heard, each.entered, each.called) for each in running.observers if isinstance(each, Observer)]
+    inside: dict[int, CodeType] = {}  # code of tapegrad, whose calls of C functions do not matter
 
-    def hear(frame: FrameType, event: str, arg: Any) -> None:
+    def hear(frame: FrameType, event: str, arg: Any) -> bool:
+        """Return whether this event of the same code object may be ignored from now on."""
+        code = frame.f_code
         if event == "call":
-            for heard, entered, _ in hearing:
-                if id(frame.f_code) not in heard:
-                    entered(frame.f_code, frame)
-        elif event == "c_call" and frame.f_code.co_filename not in INTERNAL:
+            known = [id(code) in heard or entered(code, frame) for heard, entered, _ in hearing]
+            return all(known)
+        if event == "c_call":
+            if code.co_filename in INTERNAL:
+                inside[id(code)] = code
+                return True
             for _, _, called in hearing:
                 called(arg, frame)
+        return False
     before: Any = sys.getprofile()
-    sys.setprofile(hear)
+    observer.set_profile(hear)
     if before is None or callable(before):
         return lambda: sys.setprofile(before)
 
@@ -329,7 +336,7 @@ def _monitor(observer: Observer) -> Callable[[], None]:
     with _lock:
         tool = next((number for number in (3, 4, 0, 1, 2, 5) if monitoring.get_tool(number) is None), None)
         if tool is None:
-            return _profile()
+            return _profile(observer)
         monitoring.use_tool_id(tool, "tapegrad")
     thread, quiet = threading.get_ident(), monitoring.DISABLE
 

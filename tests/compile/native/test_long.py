@@ -411,3 +411,29 @@ def test_memory_that_a_nest_of_results_holds_is_not_given_to_a_later_loop(n: int
         assert value == pytest.approx(f(w)[0]) and dw == pytest.approx(tape.play(w)[1][1])
         np.testing.assert_allclose(aux["y"], f(w)[1]["y"])
         np.testing.assert_allclose(aux["more"][0], f(w)[1]["more"][0])
+
+
+# -- what neighbours add to each other's places
+
+NEIGHBOURS: list[Callable[..., Any]] = [
+    lambda x: np.sum((x[1:] - x[:-1]) ** 2), lambda x: np.sum((x[2:] - 2.0 * x[1:-1] + x[:-2]) ** 2), lambda x: np.sum(np.cos(x[1:] + x[:-1])),
+    lambda x: np.sum((x[3:-2] - x[2:-3]) ** 2 * x[4:-1]), lambda x: np.sum(x[8:] ** 2 * x[:-8])]
+
+
+@pytest.mark.parametrize("f", NEIGHBOURS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.usefixtures("failures")
+def test_pieces_beside_each_other_are_added_without_memory_of_their_own(f: Callable[..., Any], dtype: Any) -> None:
+    for n in (25, 33, 40, 41, 1026, 2057, 4099):
+        x = np.random.default_rng(n).normal(size=n).astype(dtype)
+        run: Any = tg.compile(tg.gradtape(f, x), mode="native")
+        same(run(x), tg.grad(f, x), *[1e-12 if dtype is np.float64 else 1e-4] * 2)
+        assert in_python(run) == 0 and "alloca i8, i64 0" in run.ir
+
+
+def test_memory_of_a_call_serves_the_next() -> None:
+    step = native(lambda a, x: np.sum(np.exp(a @ (a @ x))))
+    sizes = (300, 20, 300, 500, 40, 500, 300)
+    for n in sizes * 2:
+        a, x = np.full((n, n), 1.0 / n), np.linspace(0.0, 1.0, n)
+        np.testing.assert_allclose(step(a, x)[0], np.sum(np.exp(a @ (a @ x))))
