@@ -106,7 +106,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
                           "A.toarray()")
         if hasattr(type(value), "__array_interface__") and not isinstance(value, (np.ndarray, np.generic)):
             return fn(value, dtype, *args, **kwargs)  # refused elsewhere if it leads to a traced array
-        return constant(tracer, fn, value, dtype, *args, **kwargs)
+        # of a list the array is new, and may be written to
+        return constant(tracer, fn, a if isinstance(a, (list, tuple)) else value, dtype, *args, **kwargs)
     if fn.__name__ in _ORDERS and not shape_of(value):
         # these two return at least one axis
         value = ops.reshape(value if isinstance(value, np.ndarray) else ops.array(value), (1,))
