@@ -294,7 +294,8 @@ def euler_of_matrix() -> Built:
 @case("simplestatistics")
 def tails() -> Built:
     import simplestatistics as ss
-    return lambda x: ss.coefficient_of_variation(x) + ss.harmonic_mean(x) + ss.root_mean_square(x), ([1.2, 0.7, 3.1, 2.2, 1.9],)
+    return lambda x: ss.coefficient_of_variation(x) + ss.harmonic_mean(x) + ss.root_mean_square(x), (
+        [1.2, 0.7, 3.1, 2.2, 1.9],)
 
 
 @case("iquant")
