@@ -138,10 +138,18 @@ def is_container(x: Any) -> bool:
     return not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
 
 
-def _dict_of(metadata: tuple[list[str], list[str]], parts: Iterable[Any]) -> dict[str, Any]:
-    """Return a dict from its keys in sorted order and in its own."""
-    names, order = metadata
-    return {**dict.fromkeys(order), **dict(zip(names, parts))}
+class Names(list[str]):
+    """The keys of a dict in sorted order, and in its own."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, x: dict[str, Any]) -> None:
+        super().__init__(sorted(x))
+        self.order = [*x]
+
+
+def _dict_of(names: Names, parts: Iterable[Any]) -> dict[str, Any]:
+    return {**dict.fromkeys(names.order), **dict(zip(names, parts))}
 
 
 def level(x: Any) -> Level:
@@ -150,8 +158,8 @@ def level(x: Any) -> Level:
     if make is not None:
         return Level(x, None, range(len(x)), make)
     if type(x) is dict and _STR.issuperset(map(type, x)):
-        names = sorted(x)
-        return Level([x[name] for name in names], (names, [*x]), names, _dict_of)
+        names = Names(x)
+        return Level([x[name] for name in names], names, names, _dict_of)
     if type(x) is slice:
         return Level((x.start, x.stop, x.step), None, ("start", "stop", "step"), lambda metadata, parts: slice(*parts))
     measure = measure_of(x)
