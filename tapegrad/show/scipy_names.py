@@ -53,10 +53,11 @@ TRACED = {
         kappa3 kappa4 kstat kstatvar kurtosis kurtosistest laplace laplace_asymmetric levene levy levy_l linregress
         lmoment log loggamma logistic loglaplace lognorm logser loguniform lomax make_distribution matrix_normal
         matrix_t maxwell median_abs_deviation mielke mode moment monte_carlo_test moyal multinomial
-        multivariate_normal multivariate_t mvsdist nakagami nbinom ncx2 norm normal_inverse_gamma normaltest norminvgauss
-        obrientransform order_statistic pareto pearson3 pearsonr permutation_test planck pmean pointbiserialr poisson
-        poisson_means_test power_divergence powerlaw powerlognorm powernorm ppcc_max ppcc_plot probplot quantile
-        rayleigh rdist recipinvgauss reciprocal rel_breitwigner rice scoreatpercentile sem semicircular sigmaclip skew
+        multivariate_normal multivariate_t mvsdist nakagami nbinom ncx2 norm normal_inverse_gamma normaltest
+        norminvgauss obrientransform order_statistic pareto pearson3 pearsonr permutation_test planck pmean
+        pointbiserialr poisson poisson_means_test power_divergence powerlaw powerlognorm powernorm ppcc_max ppcc_plot
+        probplot quantile rayleigh rdist recipinvgauss reciprocal rel_breitwigner rice scoreatpercentile sem
+        semicircular sigmaclip skew
         skellam skewcauchy skewnorm skewtest t theilslopes tmax tmean tmin trapezoid triang trim1 trim_mean trimboth
         truncexpon truncnorm truncpareto truncweibull_min tsem tstd ttest_1samp ttest_ind ttest_ind_from_stats
         ttest_rel tukeylambda tvar uniform variation vonmises vonmises_line wald wasserstein_distance weibull_max
