@@ -69,6 +69,10 @@ class Slope:
     def __call__(self, t: Any, y: Any, rest: Any) -> Any:
         return ops.reshape(as_array(self.solver.residual(t, y, *rest)), (-1,))
 
+    def at(self, *point: Any) -> Any:
+        """Return the slope at a point, by a trace of its own: the program's functions run in traces alone."""
+        return record(self, point, {}, DEFAULT, grad=True, replays=False).result.val
+
 
 class _Slopes(Slope):
     """The slopes at several times, with one y for each."""
@@ -139,7 +143,7 @@ def _columns(solver: Solver, given: Any, wrt: Sequence[int]) -> _Columns:
     n = shape_of(start)[0]
     first = [np.eye(n)] if START in wrt else [np.empty((n, 0))]
     if TIMES in wrt:
-        first.append(ops.reshape(-Slope(solver)(times[0], start, rest), (n, 1)))
+        first.append(ops.reshape(-Slope(solver).at(times[0], start, rest), (n, 1)))
     places = tuple([i for i in wrt if i > TIMES])
     return _Columns(ops.concat(*first, axis=1) if len(first) > 1 else first[0], places, _parameters(places, rest))
 
@@ -151,7 +155,7 @@ def _at_times(solver: Solver, y: Any, given: Any) -> tuple[list[int], Any]:
     _, times, *rest = given
     count = shape_of(y)[0]
     at = list(range(count)) if shape_of(times)[0] == count else [0, -1]
-    return at, [Slope(solver)(times[k], y[k], rest) for k in at]
+    return at, [Slope(solver).at(times[k], y[k], rest) for k in at]
 
 
 def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:

@@ -373,6 +373,18 @@ def test_of_elements_that_tie_every_backend_takes_the_same(f: Any) -> None:
         np.testing.assert_array_equal(one, tg.grad(f, a)[1][1])
 
 
+@pytest.mark.parametrize("f", [
+    lambda x: np.percentile(x, np.array([30.0, 60.0])).sum(), lambda x: np.quantile(x, np.linspace(0, 1, (x > 0.5).sum() + 2)[1:-1].tolist()).sum(),
+    lambda x: np.nanquantile(x, np.argsort(x)[:3] / 7).sum(),
+])
+def test_quantiles_at_numbers_that_the_program_makes(f: Any) -> None:
+    x, step = np.array([0.1, 0.4, 0.7, 1.1, 1.3, 1.8]), tg.value_and_grad(f, warmup=1)
+    for at in (x, x * 1.1, x[::-1] * 1.2, x * 1.3):
+        value, slope = step(at)
+        assert value == pytest.approx(f(at), rel=1e-15)
+        np.testing.assert_allclose(slope, [(f(at + h) - f(at - h)) / 2e-6 for h in 1e-6 * np.eye(6)], atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("f", "good", "bad"), [
     (lambda x: cmath.exp(x), 1.5, 1e6), (lambda x: cmath.log(x), 1.5, 0.0), (lambda x: cmath.sinh(x), 1.0j, 1e4 + 0j), (lambda x: cmath.exp(x), float("inf"), 1e6),

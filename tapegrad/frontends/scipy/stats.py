@@ -246,7 +246,8 @@ def nbinom_pmf(k: Any, n: Any, p: Array) -> Any:
     return ops.binom(n + k - 1, k) * ops.exp(ops.xlogy(n, p) + ops.xlog1py(k, -p))
 
 
-for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_nbinom_pmf", nbinom_pmf)]:
+for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_nbinom_pmf", nbinom_pmf),
+                        *((f"_{_op.__name__}", _op) for _op in (ops.ncx2_pdf, ops.ncx2_sf, ops.ncx2_isf))]:
     if hasattr(_ufuncs, _name):  # compiled formulas, private: other versions of SciPy may not have them
         register(getattr(_ufuncs, _name), _meaning)
 
