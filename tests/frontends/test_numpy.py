@@ -604,3 +604,11 @@ def test_objects_that_show_themselves_as_arrays_are_indices() -> None:
     for k in (1.0, 1.1, 1.2):
         found = [(f(k * x + e) - f(k * x - e)) / 2e-6 for e in 1e-6 * np.eye(3)]
         assert np.allclose(step(k * x)[1], found, rtol=1e-6) and np.allclose(tg.gradient(f, k * x)[-1], found, rtol=1e-6)
+
+
+@pytest.mark.parametrize("f", [
+    lambda a, b: np.bincount([0, 1, 1], weights=[a, b, 2.0]).prod(), lambda a, b: np.interp(x=0.5, xp=[0.0, 1.0], fp=[a, b]) ** 2, lambda a, b: np.dot(a=[a, 2.0], b=[b, a]),
+    lambda a, b: np.trapezoid([1.0, a], x=[b, 5.0]), lambda a, b: np.stack(arrays=[[a, b], [b, 1.0]]).prod(), lambda a, b: np.linalg.norm(x=[a, b]), lambda a, b: np.cov([1.0, 2.0, 4.0], aweights=[a, b, 1.0])])
+def test_lists_of_traced_numbers_by_keyword(f: Any) -> None:
+    check_grads(f, 1.5, 2.5)
+    assert tg.trace(f, 1.5, 2.5)[1].play(2.0, 3.0) == f(2.0, 3.0)
