@@ -25,7 +25,7 @@ CALLS = 8  # of a compiled gradient, each with other numbers
 def main(argv: Sequence[str] | None = None) -> int:
     """Run each case of a list in a process of its own; with `--save`, keep the outcomes under a title."""
     parser = argparse.ArgumentParser(prog="python -m bench.drawn", description=__doc__)
-    parser.add_argument("list", help="a module of bench/drawn: first, second, third, fourth, fifth")
+    parser.add_argument("list", help="a module of bench/drawn: first, second, third, fourth, fifth, sixth")
     parser.add_argument("--only", nargs="+", default=[""], metavar="PART", help="cases whose name holds one of these")
     parser.add_argument("--limit", type=float, default=100.0, metavar="S", help="seconds that a case has (100)")
     parser.add_argument("--plain", action="store_true", help="run the programs alone, without derivatives")
@@ -68,13 +68,15 @@ def alone(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def keep(options: argparse.Namespace, results: list[dict[str, Any]]) -> None:
     """Write the outcomes into the record of the list; the first run's stay beside later ones."""
     path = RESULTS / f"drawn_{options.list}.json"
-    runs = json.loads(path.read_text())["runs"] if path.exists() else {}
+    record = json.loads(path.read_text()) if path.exists() else {}
+    runs = record.get("runs", {})
     known = {old["name"]: old for old in runs.get(options.save, {}).get("cases", [])}
+    ran = [result["name"] for result in results]
     results = [*{**known, **{result["name"]: result for result in results}}.values()]
     right = sum(result["status"] in ("works", "slow") for result in results)
     runs[options.save] = {"date": date.today().isoformat(), "right": right, "of": len(results),
                           "counts": counts(results), "cases": results}
-    packages = versions({CASES[result["name"]].package for result in results})
+    packages = {**record.get("packages", {}), **versions({CASES[name].package for name in ran})}
     path.write_text(json.dumps({**describe(), "packages": packages, "runs": runs}, indent=1) + "\n")
 
 

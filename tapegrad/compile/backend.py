@@ -31,6 +31,7 @@ from tapegrad.tape.spec import Spec
 from tapegrad.tape.tape import Call, Constant, Input, Tape, drop, operands, value_of
 from tapegrad.transforms.primitivize import flattened
 from tapegrad.transforms.unroll import inline
+from tapegrad.transforms.value_dropping import keep_shapes
 from tapegrad.transforms.walk import Walk, copy_tape
 from tapegrad.tree.signature import ValueAndGradients
 
@@ -140,6 +141,7 @@ class Backend:
         start = perf_counter()
         with Work("compiling", count=tape.__len__):
             best = self.finished(tape)
+            keep_shapes(best)
             run = self.function(best)
         if logs("compile"):
             say(tape.name, compiled_text(len(best), perf_counter() - start, self.runs(run)))

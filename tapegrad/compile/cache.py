@@ -34,7 +34,7 @@ from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.shared_arguments import is_doubled
 from tapegrad.trace.tracer import record
 from tapegrad.trace.write_back import settle
-from tapegrad.transforms.value_dropping import drop_large
+from tapegrad.transforms.value_dropping import drop_large, keep_shapes
 from tapegrad.transforms.watched import WATCHES, context, watch
 from tapegrad.tree.copies import running
 from tapegrad.tree.flatten import Walk, leaves_of
@@ -289,6 +289,7 @@ class Compiled(DerivedFunction, Generic[P, R]):
         if path is None or attempt.observer is None or path.state != "traced":
             return None
         drop_large(tape, KEPT)
+        keep_shapes(tape)
         fresh = self._shared(attempt.fresh, [entry.fresh for entries in self._entries.values() for entry in entries])
         entry = Entry(tape, self.backend, fresh, attempt.choice, attempt.observer.ran, attempt.loses,
                       any(map(exchanges, tape.ops)), attempt.stored, WeakMethod(self._built))

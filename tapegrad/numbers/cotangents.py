@@ -389,6 +389,7 @@ def conform(dx: Any, x: Any) -> Any:
     dx = dense(dx)
     if dx is None or hasattr(type(dx), "_tracer"):
         return dx  # an outer trace's proxy: already projected
+    x = plain(x)
     if isinstance(x, bool) or getattr(dtype_of(x), "kind", "") == "b" or is_generator(x):
         return None
     if is_tensor(x):

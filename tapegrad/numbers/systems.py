@@ -174,6 +174,7 @@ def has_others(ops: Sequence[Any], kinds: Collection[type] | None = None) -> boo
 
 # -- arrays of objects
 
+_COMMON = ORDINARY - {np.ndarray}
 _REAL = frozenset([int, float, np.float64, np.float32, np.int64])
 # ops that only rearrange arrays, valid for object arrays of any system
 _ARRANGES = frozenset(["broadcast_to", "concatenate", "expand_dims", "getfield", "pack", "reshape", "scatter",
@@ -210,6 +211,8 @@ def kind_within(x: Any) -> type | None:
 
 def system_within(x: Any) -> System | None:
     """Return the adapter for a number, for the elements of an object array, or for those behind a proxy."""
+    if type(x) in _COMMON or (type(x) is np.ndarray and x.dtype.kind != "O"):
+        return None
     kind = kind_within(plain(x))
     return system(x) if kind is None else system_of(kind)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import re
 import sys
 import weakref
 from collections.abc import Callable
@@ -19,8 +20,8 @@ class Text(str):
     """Text of a traced number, or text derived from it; `float` and `int` refuse it while its trace runs.
 
     Not every conversion can be caught: "%.2f" % x, an f-string of several parts and regular-expression matches make
-    plain strings, and compiled code (`complex`, `json`, `decimal`) reads the characters without calling a method.
-    `eval` and `exec` in the program's code are covered by trace/eval_text.py.
+    plain strings, and compiled code (`complex`, `Fraction`) reads the characters without calling a method.
+    `eval`, `json.loads` and the like in the program's code are covered by trace/eval_text.py.
     """
 
     __slots__ = ("_traced_by",)
@@ -110,6 +111,22 @@ def _is_modulo(code: CodeType, lasti: int) -> bool:
 def formats(frame: FrameType) -> bool:
     """True if a frame formats a number by "%.2f" % x; for any other `%` Python calls the proxy's method."""
     return _is_modulo(frame.f_code, frame.f_lasti)
+
+
+_CONVERSION = re.compile(r"%(?:\(.*?\))?([#0\- +]*[\d]*(?:\.\d+)?[hlL]?[eEfFgG])")
+
+
+def _texts(code: CodeType) -> list[str]:
+    """Return the texts among the constants of code, of bytes as well."""
+    return [x if isinstance(x, str) else x.decode(errors="replace")
+            for x in code.co_consts if isinstance(x, (str, bytes))]
+
+
+@functools.lru_cache(maxsize=4096)
+def conversions_of(code: CodeType) -> tuple[str, ...]:
+    """Return the conversions to floating-point text (`%.2f`) in the constants of code; many if there are none."""
+    found = {f"%{each}" for text in _texts(code) for each in _CONVERSION.findall(text)}
+    return tuple(sorted(found)) or tuple(f"%.{n}{kind}" for n in range(1, 18) for kind in "efg")
 
 
 _SHOW = frozenset(["repr", "str", "format", "ascii", "print", "reprlib", "pprint"])

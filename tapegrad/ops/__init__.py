@@ -21,6 +21,7 @@ from tapegrad.ops.poles import *
 from tapegrad.ops.polynomials import *
 from tapegrad.ops.promotion import *
 from tapegrad.ops.random import *
+from tapegrad.ops.recompose import *
 from tapegrad.ops.reduce import *
 from tapegrad.ops.sets import *
 from tapegrad.ops.shape import *

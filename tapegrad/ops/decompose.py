@@ -8,13 +8,13 @@ What a decomposition leaves free (the phase of a complex eigenvector, the basis 
 cotangent along it raises MissingRule. Where eigenvalues or singular values are equal, or differ by rounding, their
 basis is free too: results that depend on it become inf or nan, and others stay exact, because only 0 / 0 counts as 0
 (`ratio`). An eigenvector of a Hermitian matrix beside other equal eigenvalues has derivatives of every order
-(`eigensolve`); second ones of `eig` and `svd` there are nan.
+(`eigensolve`), and values that count alike have second ones (`recompose`); those of the vectors of `eig` and `svd` are
+nan there.
 """
 
 from __future__ import annotations
 
 import builtins
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +26,6 @@ from tapegrad.numbers.cotangents import ZERO, ZeroTangent, dtype_of, shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.numbers.lazy import torch
-from tapegrad.numbers.tensor_array import unwrap
 from tapegrad.ops import decomposition_tangents as tangents
 from tapegrad.ops import matrix_parts as parts
 from tapegrad.ops.batched_product import solve_members
@@ -40,20 +39,17 @@ from tapegrad.ops.elementwise import (
     is_complex,
     less_equal,
     logical_and,
-    logical_not,
     logical_or,
-    not_equal,
     real,
-    stop_gradient,
     where,
 )
 from tapegrad.ops.linalg import adjoint, diagonal, tril
+from tapegrad.ops.recompose import alone, asked, lasting, of_eigenvalues, of_singular_values
 from tapegrad.ops.reduce import any, max, sum
 from tapegrad.ops.shape import concat
 from tapegrad.ops.triangular import cholesky_pullback, halved
 from tapegrad.rules import batching, types
 from tapegrad.rules.facts import FRESH, RAISES, Joint, pointwise
-from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import define
 
 # 0 / 0 is 0, also when differentiated: no cotangent, no gradient. A rule divides by gaps that may vanish where no
@@ -288,22 +284,11 @@ def _gaps(w: Array) -> Any:
     return where(parts.eye(w), 1.0, w[..., None, :] - w[..., :, None])
 
 
-def _asked(dv: Any) -> Any:
-    """Return the columns for which a cotangent is not zero."""
-    return any(not_equal(dv, 0), axis=-2)
-
-
 def _turned(turn: Any, dv: Any, gaps: Any, largest: Any) -> Any:
     """Return how far vectors rotate into each other; nan where a cotangent is along vectors of equal values."""
-    asked = _asked(dv)
-    free = logical_and(tangents.near(gaps, largest), logical_or(asked[..., None, :], asked[..., :, None]))
+    columns = asked(dv)
+    free = logical_and(tangents.near(gaps, largest), logical_or(columns[..., None, :], columns[..., :, None]))
     return where(free, np.nan, ratio(turn, gaps))
-
-
-def _alone(w: Array) -> Any:
-    """Return which eigenvalues differ from all others."""
-    return logical_not(any(logical_and(tangents.near(w[..., None, :] - w[..., :, None], tangents.largest(w)),
-                                       np.logical_not(parts.eye(w))), axis=-2))
 
 
 def _eigensolve(x: Array, w: Array, v: Array, c: Array, UPLO: str = "L") -> Any:
@@ -335,7 +320,7 @@ def _eigensolve_vjp(z: Any, x: Array, w: Array, v: Array, c: Any, UPLO: str = "L
     def eigensolve_pullback(dz: Cotangent) -> tuple[Any, ...]:
         u = eigensolve(x, w, v, dz, UPLO=UPLO)
         # for columns of equal values one of the two is nan where the other is 0, and nothing flows
-        flows = logical_or(_alone(w), logical_and(_asked(c), _asked(dz)))[..., None, :]
+        flows = logical_or(alone(w), logical_and(asked(c), asked(dz)))[..., None, :]
         left, right = where(flows, u, 0.0), where(flows, z, 0.0)
         dv = left * conj(sum(conj(v) * c, axis=-2, keepdims=True)) + right * conj(sum(conj(v) * dz, axis=-2,
                                                                                       keepdims=True))
@@ -364,32 +349,23 @@ eigensolve = define("eigensolve", _eigensolve, rule=Joint(_eigensolve_vjp), tang
                     spec=types.eigenvectors_of)
 
 
-def _lasting(w: Array, v: Array, dw: Any, dv: Any) -> Any:
-    """Return the eigenvectors; those of equal values along which there is no cotangent are constant."""
-    if not isinstance(unwrap(v), Traced):
-        return v
-    asked = [_alone(w), *([] if type(dw) is ZeroTangent else [not_equal(dw, 0)]),
-             *([] if type(dv) is ZeroTangent else [_asked(dv)])]
-    return where(functools.reduce(logical_or, asked)[..., None, :], v, stop_gradient(v))
-
-
 def _eigh_vjp(y: Array, x: Array, UPLO: str = "L") -> Callable[[Any], Any]:
     def eigh_pullback(dy: Cotangent) -> tuple[Any]:
         (w, v), (dw, dv) = y, dy
-        v = _lasting(w, v, dw, dv)
+        if type(dv) is ZeroTangent:
+            return (of_eigenvalues(x, w, v, dw, UPLO) if type(dw) is not ZeroTangent else ZERO,)
+        v = lasting(w, v, dw, dv)
         columns = ZERO if type(dw) is ZeroTangent else v * dw[..., None, :]
-        if type(dv) is not ZeroTangent:
-            if is_complex(v):
-                _refuse_gauge(imag(sum(conj(v) * dv, axis=-2)), dv, "the phase of an eigenvector")
-            columns = columns + eigensolve(x, w, v, dv, UPLO=UPLO)
+        if is_complex(v):
+            _refuse_gauge(imag(sum(conj(v) * dv, axis=-2)), dv, "the phase of an eigenvector")
+        columns = columns + eigensolve(x, w, v, dv, UPLO=UPLO)
         return (parts.on_triangle(columns @ adjoint(v), UPLO.upper() == "U"),)
     return eigh_pullback
 
 
 def _eigvalsh_cotangent(dy: Cotangent, _y: Array, x: Array, UPLO: str = "L") -> Any:
     w, v = eigh(x, UPLO=UPLO)
-    v = _lasting(w, v, dy, ZERO)
-    return parts.on_triangle(v * dy[..., None, :] @ adjoint(v), UPLO.upper() == "U")
+    return of_eigenvalues(x, w, v, dy, UPLO)
 
 
 def _eig_vjp(y: Array, x: Array) -> Callable[[Any], Any]:
@@ -414,6 +390,8 @@ def _svd_vjp(y: Array, x: Array, full_matrices: bool = True) -> Callable[[Any], 
         # arXiv:1909.02659, for the phases
         (u, s, vh), (du, ds, dvh) = y, dy
         k = shape_of(s)[-1]
+        if type(du) is ZeroTangent and type(dvh) is ZeroTangent and type(ds) is not ZeroTangent:
+            return (of_singular_values(x, u[..., :k], s, vh[..., :k, :], ds),)
         u, du = _leading(u, du, k)
         v, dv = _leading(adjoint(vh), dvh if type(dvh) is ZeroTangent else adjoint(dvh), k)
         gaps = where(parts.eye(s), 1.0, _gaps(s) * (s[..., None, :] + s[..., :, None]))
@@ -442,8 +420,8 @@ def _svd_vjp(y: Array, x: Array, full_matrices: bool = True) -> Callable[[Any], 
 
 
 def _svdvals_cotangent(dy: Cotangent, _y: Array, x: Array) -> Any:
-    u, _, vh = svd(x, full_matrices=False)
-    return u * dy[..., None, :] @ vh
+    u, s, vh = svd(x, full_matrices=False)
+    return of_singular_values(x, u, s, vh, dy)
 
 
 # before NumPy 2.5 eigenvalues are real numbers where all are real

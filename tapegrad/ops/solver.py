@@ -20,8 +20,9 @@ from tapegrad.rules.facts import Rrule
 from tapegrad.rules.op import UNSIZED, Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tree.copies import apart, check_apart
-from tapegrad.tree.flatten import Structure, changed, flatten, leaves_of
+from tapegrad.tree.flatten import Structure, flatten, leaves_of
 from tapegrad.tree.nodes import Closure
+from tapegrad.tree.unchanged import changed
 
 Jacobian = Callable[[Callable[[Any], Any], Any], Any]
 RULES: dict[str, Callable[..., list[Any]]] = {"constant": lambda solver, y, dy, given, wrt: [ZERO] * len(wrt)}

@@ -23,8 +23,9 @@ from tapegrad.trace.recorder import Tracer
 from tapegrad.trace.tracer import record
 from tapegrad.trace.views import peek
 from tapegrad.tree.copies import running
-from tapegrad.tree.flatten import Structure, Walk, changed
+from tapegrad.tree.flatten import Structure, Walk
 from tapegrad.tree.signature import Signature
+from tapegrad.tree.unchanged import changed
 
 P = ParamSpec("P")
 R = TypeVar("R")

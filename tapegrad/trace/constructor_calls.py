@@ -13,6 +13,8 @@ from itertools import islice
 from types import CodeType, FrameType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import DISPATCH
 from tapegrad.trace.bytecode import positions
@@ -64,7 +66,7 @@ def _is_at_work(frame: FrameType | None) -> bool:
     """Return whether a library's frame, or one of its callers up to the program, has a traced value in its variables.
     """
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
-        if any(_keeps(value) for value in frame.f_locals.values()):
+        if _any_keeps(frame.f_locals.values()):
             return True
         frame = frame.f_back
     return False
@@ -84,18 +86,23 @@ def _keeps(x: Any, depth: int = 3) -> bool:
     if kind in _ATOMS or not depth:
         return False
     if issubclass(kind, (list, tuple)):
-        return any(_keeps(part, depth - 1) for part in islice(x, MOST))
+        return _any_keeps(islice(x, MOST), depth - 1)
     if issubclass(kind, dict):
-        return any(_keeps(part, depth - 1) for part in islice(dict.values(x), MOST))
+        return _any_keeps(islice(dict.values(x), MOST), depth - 1)
     if not isinstance(x, (type, ModuleType)) and any(str(base.__module__).partition(".")[0] in LIBRARIES
                                                      for base in kind.__mro__[:-1]):
         found = getattr(x, "__dict__", None)
-        return type(found) is dict and any(_keeps(part, depth - 1) for part in found.values())
+        return type(found) is dict and _any_keeps(found.values(), depth - 1)
     return False
 
 
+def _any_keeps(values: Iterable[Any], depth: int = 3) -> bool:
+    return any(type(value) not in _ATOMS and _keeps(value, depth) for value in values)
+
+
 MOST = 256  # items searched in a list; if this misses one, the plain array refuses the traced value
-_ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None), FunctionType, type, ModuleType, CodeType])
+_ATOMS = frozenset([int, float, complex, bool, str, bytes, type(None), FunctionType, type, ModuleType, CodeType,
+                    np.ndarray, *np.sctypeDict.values()])
 
 
 def _calls(frame: FrameType, name: str, shim: Any, args: Iterable[Any]) -> bool:

@@ -187,11 +187,11 @@ class _Search:
                     inner.append(part)
         todo = [*reversed(inner), *todo]  # innermost first: a holder of such a tuple, as a frame, comes after it
         inner.clear()
-        again = True
+        kept, again = list[Any](), True
         while again:
             again = False
             for x in todo:
-                if id(x) in self.looked or x is todo:
+                if id(x) in self.looked or x is todo or x is kept:
                     continue
                 hits = self.hits(x)
                 if not hits:
@@ -211,8 +211,10 @@ class _Search:
                 self.looked.add(id(x))
                 if type(x).__name__.startswith(_NODE):
                     self.nodes.append(x)
-                for part in hits:  # the references remain: in a suspended generator, for example
-                    self.found[id(part)] = self.found.get(id(part), 0) + 1
+                kept.append(x)
+        for x in kept:  # their references remain: in a suspended generator, for example
+            for part in self.hits(x):  # those to tuples as well that became targets after a pass had come to x
+                self.found[id(part)] = self.found.get(id(part), 0) + 1
 
     def reset_variables(self) -> None:
         """Replace targets held by context variables."""

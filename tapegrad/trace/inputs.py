@@ -15,9 +15,10 @@ from tapegrad.numbers.formatting import name_of
 from tapegrad.numbers.tensors import ORDINARY, is_tensor
 from tapegrad.rules.op import Op
 from tapegrad.trace.global_arrays import code_of_program
-from tapegrad.tree.flatten import Structure, Walk, changed, flatten
+from tapegrad.tree.flatten import Structure, Walk, flatten
 from tapegrad.tree.modules import refuse_hooks
 from tapegrad.tree.signature import Recorded, Signature
+from tapegrad.tree.unchanged import changed
 
 SMALL = 4096  # bytes up to which an array's fingerprint covers all of it
 
@@ -126,9 +127,9 @@ def print_of(x: np.ndarray[Any, Any]) -> bytes:
     return x.tobytes()
 
 
-def check_written(f: Any, leaves: list[Any], labels: list[str], before: list[bytes | None]) -> None:
+def check_written(f: Any, arrays: dict[int, Any], labels: list[str], before: dict[int, bytes]) -> None:
     """Refuse an input that was written to directly: the trace writes to copies, so another name was used."""
-    for leaf, label, then in zip(leaves, labels, before):
-        if then is not None and print_of(leaf) != then:
-            raise MutationError(f"{label} was written to while it was differentiated or traced, but not through the "
-                                "argument", _defined(f), "write to it through the argument, or pass a copy")
+    for i, array in arrays.items():
+        if print_of(array) != before[i]:
+            raise MutationError(f"{labels[i]} was written to while it was differentiated or traced, but not through "
+                                "the argument", _defined(f), "write to it through the argument, or pass a copy")

@@ -31,6 +31,8 @@ for _name, *_more in (("integrate", "ode"), ("interpolate", "interpolate_fitpack
                       ("signal", "signal_design"), ("sparse", "sparse_arithmetic")):
     _WAITING[f"scipy.{_name}"] += tuple(f"frontends.scipy.{more}" for more in _more)
 _lock = threading.RLock()
+# the number of modules, and the last, when all that had been imported were registered
+_settled: list[tuple[int, str] | None] = [None]
 
 
 def register_imported() -> None:
@@ -41,7 +43,11 @@ def register_imported() -> None:
     """
     if "numpy.random" in _WAITING:
         importlib.import_module("numpy.random")
+    state = len(sys.modules), next(reversed(sys.modules))
+    if state == _settled[0]:  # nothing was imported since
+        return
     if _WAITING.copy().keys().isdisjoint(sys.modules.keys()):  # a copy: another thread may be registering
+        _settled[0] = state
         return
     with _lock:
         for name in [name for name in list(_WAITING) if sys.modules.get(name) is not None]:

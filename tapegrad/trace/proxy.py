@@ -28,10 +28,9 @@ from tapegrad.trace import views
 from tapegrad.trace.call_arguments import answers_ufuncs, content, shown_arrays
 from tapegrad.trace.concretize import asked, looks_up, lost, pickled, rounded_to, torch_asks
 from tapegrad.trace.dispatch import apply, by_ufunc, compute, plain
-from tapegrad.trace.eval_text import shown_text
+from tapegrad.trace.eval_text import shown_number, shown_text
 from tapegrad.trace.guards import KINDS
 from tapegrad.trace.methods import Method, missed, shown
-from tapegrad.trace.observers import written
 from tapegrad.trace.plain_arguments import gives_up, loses
 from tapegrad.trace.recorder import Tracer
 
@@ -290,8 +289,7 @@ class Proxy(Slotted):
         self._try(float)
         if loses(self):
             if formats(_getframe(1)):
-                written()
-                return float(behind(self))
+                return shown_number(self, _getframe(1))
             if not gives_up(self):
                 raise asked(self, "a plain float")
         return self._plainly("float", float)  # type: ignore[no-any-return]

@@ -50,6 +50,7 @@ from tapegrad.tree.signature import NamedObjects
 
 _SPECIAL = (gc, importlib, sys)  # modules that lead to other modules, or to all objects
 _KINDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_CONTAINERS = (dict, *KINDS)
 NO_TWINS: dict[int, Any] = {}
 _lock = threading.RLock()
 # by function, or by (class, attribute name): how many traces replace it
@@ -117,15 +118,17 @@ class Rerouting:
                         self.joined.append((copies[key], built))
                         identity.join(*self.joined[-1])
                     continue
-                same = [x, *stands_for.get(key, ())]
+                same = [x, *stands_for[key]] if key in stands_for else [x]
                 for each in same:
                     copies[id(each)], labels[id(each)] = built, label
                 self.pairs.append((built, x))
+                if type(x) is CellType or isinstance(part, Leaf):
+                    continue
                 if type(x) is FunctionType:
                     roots.append(x)
-                elif isinstance(x, (dict, *KINDS)):
+                elif isinstance(x, _CONTAINERS):
                     self.given += [(each, content(each), label) for each in same]
-                if isinstance(part, (Instance, Module)) and type(x) is not CellType:
+                if isinstance(part, (Instance, Module)):
                     objects += same
                     if (own := own_dict(x)) is not None and sys.getrefcount(own) > ALONE:
                         shared.append((own, built, label))
@@ -137,11 +140,11 @@ class Rerouting:
                 copies[id(own)], labels[id(own)] = own_dict(built), f"{label}.__dict__"
         self.double = double
         self.used.update((id(x), x) for x in tied)
-        self.pairs += [(proxy, double[id(proxy)]) for proxy in tracer.inputs if id(proxy) in double]
+        self.pairs += [(proxy, double[id(proxy)]) for proxy in tracer.inputs if id(proxy) in double] if double else ()
         if not copies and not tables and not double:
             return
         tracer.copies, tracer.rerouting = copies, self
-        self.pairs += [pair for new, _ in self.pairs for pair in rekey(new, copies)]
+        self.pairs += [pair for new, _ in self.pairs if isinstance(new, (set, dict)) for pair in rekey(new, copies)]
         self.copies = Copies([*self.pairs, *arrays], labels)
         self.objects = redirection.begin(objects)
         self.routes = ReferenceSearch(copies, labels, roots, partial(stand_for, tracer=tracer) if tables else None,

@@ -46,6 +46,8 @@ _ATOMS = frozenset([int, float, complex, str, bytes, bool, type(None), np.ndarra
                     np.bool_, np.dtype,
                     slice, range])
 _UNTRACKED = frozenset([dict, bytearray, array, mmap, ContextVar])  # searched even if the collector does not track them
+_ATOMS_BUT_ARRAYS = _ATOMS - {np.ndarray}
+_WITH_ARRAYS, _WITH_TUPLES = _UNTRACKED | {np.ndarray}, _UNTRACKED | {tuple}
 # modules of Python whose objects are searched
 _OPENED = frozenset(["builtins", "types", "functools", "_functools", "collections", "itertools", "weakref", "operator",
 "queue", "_contextvars", "contextvars"])
@@ -81,9 +83,8 @@ class ReferenceSearch:
         self.read: dict[int, tuple[Any, str]] = {}  # the arrays found, and their names
         # an array that the program reads by name may be an argument in another call
         held = any(hasattr(type(x), "_tracer") and not is_tensor(x) for x in known.values())
-        arrays = {np.ndarray} if stand_for is not None or held else set()
-        self.atoms = _ATOMS - arrays
-        self.untracked = _UNTRACKED | arrays if stand_for is None else _UNTRACKED | {tuple}
+        self.atoms, self.untracked = (_ATOMS_BUT_ARRAYS if stand_for is not None or held else _ATOMS,
+                                      _WITH_TUPLES if stand_for is not None else _WITH_ARRAYS if held else _UNTRACKED)
         self.roots, self.root_ids = roots, set(map(id, roots))
         self.own = {package_of(root.__module__) for root in roots if isinstance(root, (FunctionType, type))} | {package}
         self.own -= FOREIGN_PACKAGES
@@ -318,24 +319,26 @@ class ReferenceSearch:
     def of_function(self, fn: FunctionType) -> Iterator[tuple[Any, str]]:
         if fn in REGISTERED:  # a rule defined by the program
             yield DISPATCH.get(fn), ""
-        code, namespace = code_of(fn), fn.__globals__
-        names, attributes, modules, _, _ = mentioned(code)
+        namespace = fn.__globals__
+        names, attributes, modules, _, _ = mentioned(code_of(fn))
         for name in names:
             if name in namespace:
                 value = namespace[name]
-                if value is gc and not SEARCHES.isdisjoint(attributes):
-                    self.readers[id(fn)] = fn
-                elif type(value) is ModuleType:
-                    if not self.is_foreign(value.__name__):
-                        yield from self.of_module(value, attributes, fn)
-                elif type(value) not in self.atoms:
+                kind = type(value)
+                if kind in self.atoms:
+                    continue
+                if kind is not ModuleType:
                     yield original(value), name
+                elif value is gc and not SEARCHES.isdisjoint(attributes):
+                    self.readers[id(fn)] = fn
+                elif not self.is_foreign(value.__name__):
+                    yield from self.of_module(value, attributes, fn)
             elif name in ("id", "hash"):
                 self.readers[id(fn)] = fn
         if modules:
             self.reads(sys.modules, fn)
-        for module in modules_of(modules, namespace):
-            yield from self.of_module(module, attributes, fn)
+            for module in modules_of(modules, namespace):
+                yield from self.of_module(module, attributes, fn)
         for cell in fn.__closure__ or ():
             if id(cell) in self.known:
                 if id(fn) not in self.known:
@@ -343,7 +346,9 @@ class ReferenceSearch:
             elif not is_empty(cell):
                 held = cell.cell_contents
                 yield from self.of_module(held, attributes, fn) if is_a(held, ModuleType) else [(held, "")]
-        for value in (*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()):
+        for value in fn.__defaults__ or ():
+            yield value, ""
+        for value in (fn.__kwdefaults__ or {}).values():
             yield value, ""
         for value in fn.__dict__.values():
             yield value, _OWN
@@ -371,9 +376,9 @@ class ReferenceSearch:
 
 
 def _of_class(cls: type) -> Iterator[tuple[Any, str]]:
-    for base in cls.__mro__[1:]:
-        yield base, ""
-    yield type(cls), ""
+    for base in (*cls.__mro__[1:], type(cls)):
+        if base is not object and base is not type:
+            yield base, ""
     for name, value in list(cls.__dict__.items()):
         if not isinstance(value, FunctionType) and name.startswith("__") and name.endswith("__"):
             continue  # annotations, slots, dataclass fields

@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import repeat
 from operator import itemgetter
@@ -27,6 +27,7 @@ from types import (
     FunctionType,
     GeneratorType,
     GenericAlias,
+    MethodType,
     ModuleType,
 )
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ from tapegrad.trace.interposition import original, stand_ins
 from tapegrad.trace.wrapped_functions import given_function, is_compiled
 from tapegrad.tree.attributes import HEAP, is_foreign
 from tapegrad.tree.copies import code_of, is_empty
+from tapegrad.tree.flatten import Walk
 from tapegrad.tree.installed import file_of, is_installed
 
 MOST = 4000  # functions, classes and containers followed from one root
@@ -60,16 +62,27 @@ Standing = list[tuple[dict[str, Any], str, Any]]
 _found: dict[Any, tuple[list[int], tuple[Any, ...], Standing, bool]] = {}
 
 
-def holders(fn: Any, args: Iterable[Any]) -> Sequence[Any]:
+def holders(fn: Any, args: Sequence[Any], walks: Sequence[Walk] = ()) -> Sequence[Any]:
     """Return the holders of replaceable functions that a function and its callees reach, without its own globals;
-    `args` contributes the classes of objects, whose methods may be called.
+    `args` contributes the classes of objects, whose methods may be called. `walks` flattened `fn` and `args`, if given.
     """
     own = getattr(fn, "__globals__", None)
     bare = type(fn) is FunctionType and fn.__closure__ is None and fn.__defaults__ is None and fn.__kwdefaults__ is None
     if bare and not [x for x in args if type(x) not in PROXIES and type(x) not in _PLAIN]:
         return [holder for holder in _of(fn) if holder is not own]
     near: dict[int, Any] = {}
-    roots = {id(root): root for root in _roots(fn, args, near)}  # many objects share a class
+    alone: set[int] = set()
+    op = getattr(fn.__func__ if type(fn) is MethodType else fn, "op", None)  # calling an op runs its rules
+    stack = [] if op is None else [op]
+    for x, walk in zip((fn, *args), walks if len(walks) > len(args) else repeat(None)):
+        if walk is None or not walk.data:
+            stack.append(x)
+            continue
+        stack += walk.classes
+        if type(code := x.__func__ if type(x) is MethodType else x) is FunctionType:
+            stack.append(code)
+            alone.add(id(code))
+    roots = {id(root): root for root in _roots(stack, near, alone)}  # many objects share a class
     edges: dict[int, tuple[Any, _Edges]] = {}  # roots of one package lead to the same
     near.update((id(holder), holder) for root in roots.values() for holder in _of(root, edges))
     near.pop(id(own), None)
@@ -134,11 +147,11 @@ def _standing(converted: Iterable[Conversion]) -> Standing:
             if fn.__qualname__ == fn.__name__]
 
 
-def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
+def _roots(stack: list[Any], near: dict[int, Any], alone: Collection[int]) -> list[Any]:
     """Return the functions, classes and modules called, captured or among the arguments; add their holders to `near`.
+    Functions whose id is in `alone` captured no functions.
     """
-    # calling an op runs its rules
-    stack, seen, roots = [fn, getattr(fn, "op", None), *args], set(), []
+    seen, roots = set(), []
     while stack:
         x = original(stack.pop())
         kind = type(x)
@@ -152,12 +165,17 @@ def _roots(fn: Any, args: Iterable[Any], near: dict[int, Any]) -> list[Any]:
                 continue
             roots.append(x)
             stack += x.__dict__.values()
-            modules = [module for value in captured_by(x).values() for module in _modules(value)]
-            seen.update(map(id, modules))  # the code has the names of their attributes
-            stack += [part for module in modules for part in _of_module(module, _names(x.__code__))]
-            stack += [*(x.__closure__ or ()), *(x.__defaults__ or ()), x.__kwdefaults__]
-            if replaced_few(x):
-                near[id(x)] = x
+            if id(x) not in alone and x.__closure__ is not None:
+                modules = [module for value in captured_by(x).values() for module in _modules(value)]
+                seen.update(map(id, modules))  # the code has the names of their attributes
+                stack += [part for module in modules for part in _of_module(module, _names(x.__code__))]
+                stack += x.__closure__
+            if x.__kwdefaults__ is not None:
+                stack.append(x.__kwdefaults__)
+            if x.__defaults__ is not None:
+                stack += x.__defaults__
+                if replaced_few(x):
+                    near[id(x)] = x
         elif issubclass(kind, type):
             roots += [] if is_foreign(x.__module__) else [x]
         elif issubclass(kind, ModuleType):

@@ -11,7 +11,7 @@ import numpy as np
 import tapegrad.trace.effects
 import tapegrad.trace.operators  # noqa: F401  (gives proxies theirs)
 from tapegrad.errors import CallError, TapeError, fold, user_location
-from tapegrad.numbers.formatting import brief
+from tapegrad.numbers.formatting import PYTHON, brief
 from tapegrad.numbers.systems import INTERPOSED, system_within
 from tapegrad.numbers.tensors import ORDINARY, detached, duplicate, duplicates
 from tapegrad.progress import Work
@@ -117,8 +117,9 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     signature, leaves, labels = flatten_call(f, args, kwargs, walks)
     signature.wanted = wanted.among(len(args))
     originals = list(leaves)
-    for i, leaf in enumerate(leaves):
-        if type(leaf) not in ORDINARY:
+    others = [i for i, leaf in enumerate(leaves) if type(leaf) not in PYTHON]
+    for i in others:
+        if type(leaf := leaves[i]) not in ORDINARY:
             plain_array(leaf, labels[i])
             leaves[i] = detached(leaf)
     if grad:
@@ -136,24 +137,25 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     for number, x in enumerate(inputs, 2):
         x.id = number
     tape.ops += inputs
-    for known in filter(None, map(system_within, originals)):
+    for known in filter(None, [system_within(originals[i]) for i in others]):
         follow(tracer, known)
     proxies: list[Any] = [proxy.make(x, x.val, tracer) for x in inputs]
     kept = [walk for walk in walks if walk.keep]
     blind = Blind(walks) if kept or any(walk.blind for walk in walks) else None
     tied = tie(signature, args, walks, proxies) if len(kept) > 1 and any(walk.stateful for walk in walks) else []
-    double = twins(originals, proxies) if len(originals) > 1 and is_doubled(originals) else {}
+    double = twins(originals, proxies) if len(others) > 1 and is_doubled([originals[i] for i in others]) else {}
     tracer.inputs, tracer.blind = proxies, blind
-    for leaf in filter(is_large, leaves):
+    arrays = {i: leaves[i] for i in others if type(leaves[i]) is np.ndarray}
+    for leaf in filter(is_large, arrays.values()):
         tracer.meet(leaf)
-    before = [print_of(leaf) if type(leaf) is np.ndarray else None for leaf in leaves]
+    before = {i: print_of(leaf) for i, leaf in arrays.items()}
     nested = [signature.function, *signature.args, *signature.kwargs.values()]
     memos: list[dict[int, Any]] = [{} for _ in nested]
     built = [structure.build(proxies, memo) for structure, memo in zip(nested, memos)]
     fn, given = built[0], built[1:]
     names = [] if found is None else found.apart_from(signature)
     rerouting = Rerouting() if tables or any(memos) or double or kept else None
-    leave = interposition.enter(tracer, lambda: [_globals(fn), *names, *holders(fn, given)],
+    leave = interposition.enter(tracer, lambda: [_globals(fn), *names, *holders(fn, given, walks)],
                                  [g for g in (*ctx.primitives, *(INTERPOSED if tracer.followed else ()))
                                   if isinstance(g, FunctionType)])
     said = numpy_warnings.begin()
@@ -168,14 +170,14 @@ def _record(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         there = [x if type(x) in PROXIES else replacement(x) for x in given]
         out = stand_in(fn)(*there[:len(args)], **dict(zip(kwargs, there[len(args):])))
         check_shared(signature, nested, memos, proxies)
-        check_written(f, leaves, labels, before)
+        check_written(f, arrays, labels, before)
         ownership.check(tracer)
         numpy_warnings.check_modes(tracer)
         if done is not None:
             done(nested, memos, proxies)
         if rerouting is not None:
             rerouting.check()
-            signature.reached = rerouting.reached(walks)
+            signature.reached = rerouting.reached(walks) if replays else None
         put_result(tape, tracer, out)
         if tracer.refusal is not None:
             raise tracer.refusal

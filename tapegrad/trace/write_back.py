@@ -8,6 +8,7 @@ keeps it, and an EffectWarning is given. Arrays among the arguments are never wr
 from __future__ import annotations
 
 import dis
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -93,7 +94,7 @@ class Copies:
         self.slots.append((new, x, _filled(new)))
 
     def _table(self, new: Any, x: Any, owner: Any) -> None:
-        self.tables.append((new, x, dict(base_of(new).items(new)), owner))
+        self.tables.append((new, x, new.copy() if type(new) is dict else dict(base_of(new).items(new)), owner))
 
     def effects(self, tape: Tape, tracer: Any, given: Sequence[Any], grad: bool) -> Pending | None:
         """Return the program's pending writes, None if there are none; `grad`: the call is differentiated."""
@@ -132,6 +133,8 @@ class Copies:
 
 def attributes_of_tensors(tracer: Any, given: Sequence[Any]) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield the attributes that the program set on each traced tensor among the inputs, with the tensor."""
+    if "torch" not in sys.modules:
+        return
     for proxy, x in zip(tracer.inputs, given):
         if type(x) not in ORDINARY and is_tensor(x) and (names := vars(proxy).keys() - _OWN):
             yield {name: vars(proxy)[name] for name in vars(proxy) if name in names}, x

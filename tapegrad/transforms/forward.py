@@ -24,6 +24,7 @@ from tapegrad.tape.tape import Input, Operation, Tape, value_of
 from tapegrad.trace import proxy
 from tapegrad.trace.collector import collector
 from tapegrad.trace.context import DEFAULT
+from tapegrad.trace.conversions import of_type
 from tapegrad.trace.inputs import flatten_call
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.recording import recording
@@ -215,7 +216,7 @@ def _dense(t: Any, y: Any) -> Any:
         structure = flatten(y, "", leaves, [], shared=False)
         return structure.mirror(list(map(_dense, structure.unmirror(t), leaves)))
     if isinstance(t, Traced):
-        return t
+        return of_type(t, y)
     return conform(ZERO if t is None or isinstance(t, Absorbing) else t, plain(y))
 
 

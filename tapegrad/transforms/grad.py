@@ -8,8 +8,10 @@ from typing import Any, TypeVar, overload
 from tapegrad.errors import ArgumentError
 from tapegrad.progress import Work
 from tapegrad.rules.activity import activity, differentiated
+from tapegrad.rules.op import Traced
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.collector import collector
+from tapegrad.trace.conversions import of_type
 from tapegrad.trace.inputs import named_as
 from tapegrad.trace.random_state import Found
 from tapegrad.trace.results import returned_copy
@@ -70,7 +72,7 @@ def _once(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         if has_aux:
             value = pair_of(value)
             seed = (with_unit(seed, value[0]), None)
-        gradients = gradients_of(tape, seed, retention=retention)
+        gradients = gradients_of(tape, seed, retention=retention, typed=True)
         settle(tape)
         return value, gradients
 
@@ -117,7 +119,7 @@ def pullback(f: Callable[..., Any], /, *args: Any, argnums: Argnums = None, capt
     settle(tape)
 
     def back(seed: Any) -> Any:
-        return gradients_of(tape, seed)
+        return gradients_of(tape, seed, typed=True)
     return returned_copy(tape), back
 
 
@@ -176,9 +178,10 @@ def gradtape(f: Callable[..., Any] | Tape, /, *args: Any, seed: Any = 1, argnums
         return found
 
 
-def gradients_of(tape: Tape, seed: Any, retention: Retention | None = None) -> Any:
+def gradients_of(tape: Tape, seed: Any, retention: Retention | None = None, typed: bool = False) -> Any:
     """Return `(df, *dargs)`, or the requested part of it, by one reverse sweep over a primal tape with values. If an
-    `retention` is given this is the last sweep, and it frees the values.
+    `retention` is given this is the last sweep, and it frees the values. If `typed`, gradients that an outer trace
+    records have the types of their inputs too.
     """
     with Work("differentiating"):
         check_sweep(tape, seed)
@@ -191,5 +194,6 @@ def gradients_of(tape: Tape, seed: Any, retention: Retention | None = None) -> A
     inputs = tape.inputs
     dxs: list[Any] = [None] * (len(inputs) - 1)
     for k in wrt:
-        dxs[k - 1] = taken(cot, inputs[k].id, inputs[k].val)
+        dx = taken(cot, inputs[k].id, inputs[k].val)
+        dxs[k - 1] = of_type(dx, inputs[k].val) if typed and isinstance(dx, Traced) else dx
     return tape.structure.gradients(dxs)

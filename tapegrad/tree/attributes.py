@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
+import numbers
 import sys
+from abc import ABC, get_cache_token
 from collections import ChainMap, UserDict, UserList
-from types import BuiltinFunctionType, ModuleType, SimpleNamespace
-from typing import Any
+from collections.abc import Iterable
+from functools import lru_cache
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
+from typing import Any, Generic, Protocol
 
-from tapegrad.numbers.systems import OWNERS
+from tapegrad.numbers.systems import OPERATORS, OWNERS, system_of
 from tapegrad.tree.copies import StaticNumber, dict_of, own_attributes
 
 WRAPPERS = frozenset([SimpleNamespace, ChainMap, UserDict, UserList])
@@ -22,6 +26,35 @@ FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {
 def is_foreign(module: Any) -> bool:
     """True for the name of a module whose code is not the user's."""
     return str(module).partition(".")[0] in FOREIGN_PACKAGES
+
+
+def code_of_parts(parts: Iterable[Any]) -> list[Any]:
+    """Return the functions among some values, and the user classes of the others."""
+    return [x if type(x) is FunctionType else type(x) for x in parts
+            if type(x) is FunctionType or (type(x).__flags__ & HEAP and not is_foreign(type(x).__module__))]
+
+
+# classes of Python in whose subclasses an object is still nothing but its attributes
+_EMPTY_BASES = frozenset([object, ABC, Generic, Protocol])
+_OTHER = OPERATORS | {"__class__"}  # in classes of numbers, and in those that pretend to be others
+# attributes of classes whose objects are more than their attributes
+_SPECIAL = ("__array__", "__array_interface__", "_redirects_for", "_sparse_parts", "_tapegrad_op", "_tracer")
+
+
+def is_plain_class(cls: Any) -> bool:
+    """True for a class of the user whose objects are nothing but their attributes: no numbers, containers, tables."""
+    return _is_plain_class(cls, cls.__mro__, get_cache_token()) and cls not in OWNERS and system_of(cls) is None
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_class(cls: Any, bases: tuple[type, ...], token: int) -> bool:
+    # `bases` and `token` tell whether bases were assigned, or abstract classes registered others
+    return cls.__flags__ & HEAP != 0 and not (
+        any(base not in _EMPTY_BASES and (is_foreign(base.__module__) or base.__module__ == "builtins"
+                                          or not _OTHER.isdisjoint(vars(base)))
+            for base in bases)
+        or issubclass(cls, numbers.Number) or any(hasattr(cls, name) for name in _SPECIAL)
+        or (isinstance(cls.__new__, BuiltinFunctionType) and cls.__new__ is not object.__new__))
 
 
 def attributes_of(x: Any) -> dict[str, Any]:

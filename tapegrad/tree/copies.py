@@ -138,6 +138,7 @@ class Attribute:
 
 
 KINDS = (list, deque, set, bytearray)
+_BASES = (OrderedDict, dict, *KINDS, tuple)
 
 
 def is_hashed_by_identity(x: Any) -> bool:
@@ -148,7 +149,7 @@ def is_hashed_by_identity(x: Any) -> bool:
 
 def base_of(x: Any) -> Any:
     """Return the built-in class whose methods read and write a container, bypassing overrides."""
-    return next(kind for kind in (OrderedDict, dict, *KINDS, tuple) if isinstance(x, kind))
+    return type(x) if type(x) in _BASES else next(kind for kind in _BASES if isinstance(x, kind))
 
 
 def empty_like(x: Any, cls: type) -> Any:

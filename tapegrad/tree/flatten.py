@@ -7,7 +7,7 @@ import functools
 import numbers
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ProxyTypes, ReferenceType
@@ -22,8 +22,18 @@ from tapegrad.numbers.systems import is_numeric, system_of
 from tapegrad.numbers.tensors import ORDINARY, is_memory, is_tensor
 from tapegrad.numbers.text import Text
 from tapegrad.numbers.text import plain as plain_text
-from tapegrad.tree.attributes import HEAP, attributes_of, holds_proxies, is_foreign, is_table
-from tapegrad.tree.copies import Member, StaticNumber, base_of, beside, code_of, current, dict_of, is_empty
+from tapegrad.tree.attributes import attributes_of, code_of_parts, holds_proxies, is_foreign, is_plain_class, is_table
+from tapegrad.tree.copies import (
+    Member,
+    StaticNumber,
+    base_of,
+    beside,
+    code_of,
+    current,
+    dict_of,
+    is_empty,
+    own_attributes,
+)
 from tapegrad.tree.modules import Held, Module, Reference, is_module, is_parameter, is_trained, trained
 from tapegrad.tree.nodes import (
     GRADIENT,
@@ -59,7 +69,10 @@ BOOLS = frozenset([bool, np.bool_])
 _NESTS = frozenset([list, tuple, dict])
 _OBJECTS = frozenset([Instance, Module])
 _STATES = frozenset([Closure, Instance, Module, Partial])
+_CODE = frozenset([FunctionType, MethodType, CellType])
+_KEYS = frozenset([str, int, float, bool, bytes, type(None)])
 _STATIC = frozenset([str, bytes, type(None), type, slice, range, type(Ellipsis), ModuleType])
+Parted = tuple[Any, Iterator[tuple[Any, str]]]  # a node, and the parts of its value with their labels
 
 
 def is_leaf(x: Any) -> bool:
@@ -197,18 +210,6 @@ def flatten(x: Any, label: str, leaves: list[Any], labels: list[str], shared: bo
     return Structure(spec, start, len(leaves) - start, walk.seen, walk.opaque, walk.held, walk.kept)
 
 
-def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
-    """Return whether the program changed the content of the list, dict, set or object that was built from a node."""
-    if type(part) is Fresh:
-        if not isinstance(built, set):
-            return bool(built != part.value)
-        return {*map(id, set.__iter__(built))} != {*map(id, set.__iter__(part.value))}
-    found = Walk([], []).take_apart(built, "")
-    now = [] if found is None else [value.value if type(value) is StaticNumber else value for value, _ in found[1]]
-    then = [child.build(leaves, memo) for child in part.children]
-    return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
-
-
 def leaves_of(x: Any) -> list[Any]:
     """Return the leaves of a nested structure."""
     leaves: list[Any] = []
@@ -235,17 +236,11 @@ def _quickly(x: Any, leaves: list[Any], seen: set[int]) -> bool:
     return is_sparse(x) and "data" in vars(x) and _quickly(x.data, leaves, seen)
 
 
-def code_of_parts(parts: Iterable[Any]) -> list[Any]:
-    """Return the functions among some values, and the user classes of the others."""
-    return [x if type(x) is FunctionType else type(x) for x in parts
-            if type(x) is FunctionType or (type(x).__flags__ & HEAP and not is_foreign(type(x).__module__))]
-
-
 class Walk:
     """One flattening. A mutable part that occurs twice is one node, as in the program; leaves are separate."""
 
-    __slots__ = ("blind", "called", "changeable", "given", "held", "keep", "kept", "labels", "leaves", "modules",
-                 "opaque", "open", "original", "restored", "seen", "shared", "stateful", "states")
+    __slots__ = ("blind", "called", "changeable", "classes", "data", "given", "held", "keep", "kept", "labels",
+                 "leaves", "modules", "opaque", "open", "original", "restored", "seen", "shared", "stateful", "states")
 
     def __init__(self, leaves: list[Any], labels: list[str], shared: bool = True,
                  original: Callable[[Any], Any] | None = None, given: bool = False) -> None:
@@ -260,29 +255,41 @@ class Walk:
         self.held: set[int] = set()
         self.kept: set[int] = set()
         self.keep: list[tuple[Any, str]] = []  # the parts found, with labels; kept alive while their ids are keys
+        # whether the parts are numbers, plain data and objects with only such attributes: no functions, no classes
+        self.data = True
+        self.classes: set[type] = set()  # of the objects
         self.changeable = False  # whether it holds a mutable value that is passed on unchanged
         # values passed on unchanged that may lead to copied objects: iterators, memory
         self.blind: list[tuple[Any, str]] = []
         self.called: list[Any] = []  # functions and classes, passed on unchanged
 
     def visit(self, x: Any, label: str) -> Any:
-        if type(x) is float and not self.modules:  # the commonest attribute
+        kind = type(x)
+        if kind is float and not self.modules:  # the commonest attribute
             return self.leaf(x, label)
-        if self.given and type(x) in BOOLS:
+        if self.given and kind in BOOLS:
             return Static(x)
-        if is_leaf(x):
-            if self.modules or (type(x) not in ORDINARY and is_parameter(x)):
+        if kind in _STATIC and not is_traced_slice(x):
+            if kind is type:
+                self.called.append(x)
+            self.data = self.data and kind is not type and kind is not ModuleType
+            return Static(x)
+        if kind in _NESTS:
+            return self.seen.get(id(x)) or self.nest(x, label, self.level(x, label))
+        if self.original is None and is_plain_class(kind) and not is_container(x):
+            return self.seen.get(id(x)) or self.nest(x, label, self.instance(x, label, own_attributes(x)))
+        if kind not in _CODE and is_leaf(x):
+            if self.modules or (kind not in ORDINARY and is_parameter(x)):
                 return self.one_leaf(x, label)
             leaf = self.leaf(x, label)
-            if type(x) not in _NUMBERS and self.shared and (is_memory(x) if self.states else is_trained(x)):
+            if kind not in _NUMBERS and self.shared and (is_memory(x) if self.states else is_trained(x)):
                 self.seen.setdefault(id(x), leaf)
                 self.keep.append((x, label))
             return leaf
-        if (type(x) in _STATIC and not is_traced_slice(x)) or type(x) is Text or type(x) is StaticNumber:
-            if type(x) is type:
-                self.called.append(x)
-            self.restored = self.restored or type(x) is Text
-            return Static(x.value if type(x) is StaticNumber else x if type(x) is not Text else plain_text(x))
+        self.data = self.data and (kind is CellType or self.is_function(x))
+        if kind is Text or kind is StaticNumber:
+            self.restored = self.restored or kind is Text
+            return Static(x.value if kind is StaticNumber else plain_text(x))
         if type(x) is Member:
             return self.leaf(x.value, label)
         if "_redirects_for" in type(x).__dict__:
@@ -321,7 +328,17 @@ class Walk:
         if self.original is not None and callable(x):
             given, x = x, self.original(x)
             self.restored = self.restored or x is not given
-        found = self.take_apart(x, label)
+        return self.nest(x, label, self.take_apart(x, label))
+
+    def is_function(self, x: Any) -> bool:
+        """True for the function that is flattened, or its method's function."""
+        if type(x) is MethodType:
+            return not self.open and type(x.__func__) is FunctionType
+        return type(x) is FunctionType and (not self.open or (
+            len(self.open) == 1 and type(self.open[0]) is Bound and not self.open[0].children))
+
+    def nest(self, x: Any, label: str, found: Parted | None) -> Any:
+        """Return the node of an object that is no leaf and was taken apart."""
         if found is None:
             if isinstance(x, (np.ndarray, array)) or is_sparse(x) or is_foreign_array(x):
                 self.opaque.append((label, x))
@@ -329,13 +346,18 @@ class Walk:
                 self.called.append(x)
             part = Made(x) if self.original is not None and isinstance(x, (np.ndarray, array)) else fixed(x)
             if not isinstance(x, (FunctionType, BuiltinFunctionType, type)):
+                self.data = False
                 self.blind.append((x, label))
             self.changeable = self.changeable or isinstance(part, Content)
             return part
         node, parts = found
-        if type(x) not in _NESTS and type(node) not in _OBJECTS:
+        if type(node) is Instance:
+            self.classes.add(node.cls)
+        elif type(x) is dict:
+            self.data = self.data and _KEYS.issuperset(map(type, x))
+        elif type(x) not in _NESTS and type(node) not in _OBJECTS:
             self.called += code_of_parts((x,))
-        if type(node) is Instance and is_table(x):
+        if type(node) is Instance and hasattr(node.cls, "__array__") and is_table(x):
             self.opaque.append((label, x))
         self.seen[id(x)] = node
         self.keep.append((x, label))
@@ -346,6 +368,12 @@ class Walk:
         if type(node) is Module:
             self.modules.append(node)
         for part, part_label in parts:
+            if type(part) is float and not self.modules:  # as in `visit`
+                node.children.append(Leaf(len(self.leaves)))
+                node.leafy = True
+                self.leaves.append(part)
+                self.labels.append(part_label)
+                continue
             parameter = type(node) is Module and node.names[-1][0] == "_parameters"
             child = self.one_leaf(part, part_label, parameter=True) if parameter else self.visit(part, part_label)
             node.children.append(child)
@@ -399,7 +427,7 @@ class Walk:
             stack += child.children
         return False
 
-    def take_apart(self, x: Any, label: str) -> tuple[Any, Iterator[tuple[Any, str]]] | None:
+    def take_apart(self, x: Any, label: str) -> Parted | None:
         """Return the node and the labelled parts of `x`, or None if it has none."""
         if isinstance(x, FunctionType):
             if x.__closure__ is None or x in OPAQUE:
@@ -439,10 +467,17 @@ class Walk:
             names = [f"{label}[{name.key!r}]" if type(name) is Item else _join(label, name) for name in named]
             return Extended(x, list(named)), zip(named.values(), names)
         if not is_container(x) and type(x) is not slice:
-            attributes = attributes_of(x)
-            if not attributes:
-                return None
-            return Instance(x, list(attributes)), ((part, _join(label, name)) for name, part in attributes.items())
+            return self.instance(x, label, attributes_of(x))
+        return self.level(x, label)
+
+    def instance(self, x: Any, label: str, attributes: dict[str, Any]) -> Parted | None:
+        """Return the node and the attributes of an object, or None if it has none."""
+        if not attributes:
+            return None
+        return Instance(x, list(attributes)), ((part, _join(label, name)) for name, part in attributes.items())
+
+    def level(self, x: Any, label: str) -> Parted:
+        """Return the node and the parts of a container."""
         if type(x) is dict and Text in map(type, x):
             self.restored, x = True, {plain_text(key) if type(key) is Text else key: part for key, part in x.items()}
         one = level(x)

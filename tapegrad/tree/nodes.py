@@ -127,21 +127,31 @@ class Level(NamedTuple):
 
 _PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: tuple(parts),
                                                  list: lambda metadata, parts: list(parts)}
+_STR = frozenset([str])
 
 
 def is_container(x: Any) -> bool:
     """True for a container that optree can flatten."""
     kind: Any = type(x)
-    if kind in _PLAIN or quantities_of(kind) is not None:
+    if kind in _PLAIN or kind is dict or quantities_of(kind) is not None:
         return True
     return not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
 
 
+def _dict_of(metadata: tuple[list[str], list[str]], parts: Iterable[Any]) -> dict[str, Any]:
+    """Return a dict from its keys in sorted order and in its own."""
+    names, order = metadata
+    return {**dict.fromkeys(order), **dict(zip(names, parts))}
+
+
 def level(x: Any) -> Level:
-    """Flatten one level of a container; tuples and lists in a tenth of the time of optree's type look-up."""
+    """Flatten one level of a container; tuples, lists and dicts with names as keys much faster than optree does."""
     make = _PLAIN.get(type(x))
     if make is not None:
         return Level(x, None, range(len(x)), make)
+    if type(x) is dict and _STR.issuperset(map(type, x)):
+        names = sorted(x)
+        return Level([x[name] for name in names], (names, [*x]), names, _dict_of)
     if type(x) is slice:
         return Level((x.start, x.stop, x.step), None, ("start", "stop", "step"), lambda metadata, parts: slice(*parts))
     measure = measure_of(x)
@@ -261,12 +271,12 @@ class Instance(Record):
         new: Any = (SimpleNamespace if issubclass(cls, SimpleNamespace) else object).__new__(cls)
 
         def fill(parts: dict[str, Any]) -> None:
-            held = getattr(self.prototype, "__dict__", {})
-            for name, part in parts.items():
-                if type(held) is dict and name in held:
-                    new.__dict__[name] = part  # bypasses a descriptor of that name, which would convert the value again
-                else:
-                    object.__setattr__(new, name, part)  # works for frozen dataclasses
+            held = getattr(self.prototype, "__dict__", None)
+            own = held.keys() if type(held) is dict else set()
+            for name in [] if parts.keys() <= own else [name for name in parts if name not in own]:
+                object.__setattr__(new, name, parts.pop(name))  # works for frozen dataclasses
+            if parts:
+                new.__dict__.update(parts)  # bypasses descriptors of these names, which would convert the values again
         return new, fill
 
     def mirror(self, leaves: list[Any], memo: dict[int, Any]) -> Any:

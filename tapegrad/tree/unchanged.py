@@ -11,14 +11,27 @@ from typing import Any
 from tapegrad.numbers.object_state import attributes, slots_of
 from tapegrad.numbers.sparse_tensors import is_sparse_tensor
 from tapegrad.numbers.tensors import is_memory, is_tensor
-from tapegrad.tree.copies import KINDS, class_of, is_empty
+from tapegrad.tree.copies import KINDS, StaticNumber, class_of, is_empty
 from tapegrad.tree.flatten import Walk
 from tapegrad.tree.modules import forward_of, hooks_of_all, is_module
+from tapegrad.tree.nodes import Fresh
 from tapegrad.tree.sparse import is_sparse
 
 _CONTAINERS = frozenset([dict, OrderedDict, list, set])
 _OF_FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 _OF_TENSOR = attrgetter("requires_grad", "is_leaf", "_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def changed(part: Any, built: Any, leaves: list[Any], memo: dict[int, Any]) -> bool:
+    """Return whether the program changed the content of the list, dict, set or object that was built from a node."""
+    if type(part) is Fresh:
+        if not isinstance(built, set):
+            return bool(built != part.value)
+        return {*map(id, set.__iter__(built))} != {*map(id, set.__iter__(part.value))}
+    found = Walk([], []).take_apart(built, "")
+    now = [] if found is None else [value.value if type(value) is StaticNumber else value for value, _ in found[1]]
+    then = [child.build(leaves, memo) for child in part.children]
+    return len(now) != len(then) or any(a is not b for a, b in zip(now, then))
 
 
 class Uncheckable(Exception):

@@ -242,7 +242,7 @@ CASES = [
     *sliding("convolve", np.convolve), Case("convolve:number", np.convolve, [(2.0, draw(3)), (draw(3), 2.0)]), *sliding("correlate", np.correlate),
     Case("multiply:arange", lambda a, b: np.arange(a, b, 0.3), [(0.1, 2.0), (1, 2.4), (np.float64(0.3), 1.0), (2.0, 1.0)]),
     Case("multiply:arange_step", lambda b, d: np.arange(0, b, d) * np.arange(b / d), [(2.0, 0.13), (-1.0, -0.3)]),
-    Case("multiply:arange_float32", lambda a: np.arange(a, 2.0, 0.5), [(np.float32(0.25),)]),
+    Case("multiply:arange_float32", lambda a: np.arange(a, 2.0, 0.5), [(np.float32(0.25),), (np.float32(0.235),)]),
     Case("multiply:arange_int", lambda n, x: x * np.arange(n) * np.arange(n, 3 * n, 2), [(3, 1.5)]),
     Case("convolve:kernel", lambda v: np.convolve(np.arange(4.0), v, mode="same"), numbers((3,))),
     Case("convolve:mode", lambda a: np.convolve(a, a, "none"), [], errors=[((np.ones(2),), ValueError)]),

@@ -595,3 +595,19 @@ def test_objects_that_answer_for_every_attribute_are_not_asked() -> None:
         return x * Guarded.scale if Guarded.later is not None else x
     step = tg.value_and_grad(f, warmup=1)
     assert [step(float(x)) for x in range(4)] == [(2.0 * x, 2.0) for x in range(4)] and step.stats.hits
+
+
+@pytest.mark.parametrize(("name", "value"), [("shape", (4, 1)), ("dtype", np.dtype(np.int64))])
+@pytest.mark.parametrize("f", [lambda a, x: x.sum() * (3.0 if a.ndim > 1 or a.dtype != float else 2.0), lambda a, x: (a * x[0]).sum()])
+@pytest.mark.parametrize("after", [2, 3])
+def test_a_captured_array_that_is_given_another_shape(f: Any, name: str, value: Any, after: int) -> None:
+    a = np.arange(1.0, 5.0)
+    step, fast = tg.value_and_grad(lambda x: f(a, x)), tg.compile(lambda x: f(a, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for call in range(5):
+            if call == after:
+                setattr(a, name, value)
+            x = np.ones(3) + call
+            assert fast(x) == f(a, x)
+            assert (step(x)[0], step(x)[1][0]) == (f(a, x), f(a, np.eye(1, 3)[0]))

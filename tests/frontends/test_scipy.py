@@ -18,6 +18,8 @@ import scipy.optimize as so
 import scipy.signal as sg
 import scipy.special as sp
 import scipy.stats as ss
+from scipy.interpolate import CubicSpline
+from scipy.spatial.distance import directed_hausdorff
 
 import tapegrad as tg
 from tapegrad.testing import check_grads
@@ -298,3 +300,39 @@ def test_the_frame_of_a_replaced_closure_can_be_looked_at() -> None:
     with pytest.raises(np.linalg.LinAlgError) as caught:  # solve_triangular is one
         tg.grad(lambda a: sl.solve_triangular(a, U).sum(), np.zeros((3, 3)))
     traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: [sl.norm(x), sl.norm(x, 1), sl.norm(np.outer(x, x), 1), sl.norm(np.outer(x, x))], lambda x: so.nnls(np.eye(3), x)[1], lambda x: so.linprog(-x, A_ub=np.ones((1, 3)), b_ub=x[:1]).fun,
+    lambda x: sl.lstsq(np.eye(3)[:, :2], x)[1], lambda x: sl.lstsq(np.eye(3)[:, :2], x, lapack_driver="gelsy")[1], lambda x: sl.lstsq(np.outer(x, x), x)[1], lambda x: directed_hausdorff(np.outer(x, x), np.eye(3))[0],
+    lambda x: CubicSpline(np.arange(3.0), x).integrate(0, 1)])
+def test_numbers_are_of_the_types_that_scipy_returns(f: Callable[..., Any]) -> None:
+    x = np.array([1.0, 2.0, 3.0])
+
+    def kinds(found: Any) -> Any:
+        return [(type(part), np.shape(part)) for part in (found if type(found) is list else [found])]
+    fast = tg.compile(f)
+    assert kinds(tg.trace(f, x)[0]) == kinds(f(x)) == [kinds(fast(x)) for _ in range(3)][2]
+    np.testing.assert_allclose(tg.trace(f, x)[0], f(x))
+
+
+@pytest.mark.parametrize("f", [
+    lambda r, _: "hess_inv" in r, lambda r, _: len(r), lambda r, _: r.get("nfev", 1.0), lambda r, _: r["nit"], lambda r, _: [*r], lambda r, _: dict(r), lambda r, _: r.keys(), lambda r, _: {**r}, lambda r, _: r | {},
+    lambda r, _: r.items(), lambda _, info: len(info), lambda _, info: info.get("nfev", 1), lambda _, info: "qtf" in info, lambda _, info: info["r"], lambda _, info: sorted(info), lambda r, _: hasattr(r, "nfev")])
+def test_facts_about_a_solvers_steps_are_refused(f: Callable[..., Any]) -> None:
+    def program(x: Any) -> Any:
+        info = so.fsolve(lambda y: y ** 3 - x, np.ones(3), full_output=True)[1]
+        f(so.minimize(lambda p: ((p - x) ** 2).sum(), np.zeros(3)), info)
+        return x.sum()
+    with pytest.raises(tg.errors.UnknownFunction, match="internal steps"):
+        tg.grad(program, np.array([1.0, 2.0, 3.0]))
+
+
+def test_facts_about_a_solution_are_read() -> None:
+    def program(x: Any) -> Any:
+        r = so.minimize(lambda p: ((p - x) ** 2).sum(), np.zeros(3))
+        info = so.fsolve(lambda y: y ** 3 - x, np.ones(3), full_output=True)[1]
+        assert "x" in r and "y" not in r and r.get("z") is None and getattr(r, "z", 1) == 1 and "fun" in repr(r)
+        return r["x"].sum() + r.get("x")[0] * r.x[1] + info["fvec"].sum() + (r.success is True)
+    x = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(tg.grad(program, x)[1][1], [3.0, 2.0, 1.0], atol=1e-6)

@@ -179,6 +179,29 @@ def test_an_eigenvector_beside_other_equal_eigenvalues(f: Any, x: Any) -> None:
     np.testing.assert_allclose(np.ravel(third), np.ravel((hessian(x + 1e-4 * d) - hessian(x - 1e-4 * d)) / 2e-4), 1e-4, 1e-5)
 
 
+def ranked(x: Any) -> Any:
+    return np.outer(x, x) + np.eye(3)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.linalg.svd(ranked(x), compute_uv=False)[0], lambda x: np.linalg.svd(ranked(x))[1].sum(), lambda x: np.linalg.norm(ranked(x), 2), lambda x: np.linalg.norm(ranked(x), "nuc"),
+    lambda x: np.linalg.eigvalsh(ranked(x))[-1], lambda x: np.linalg.eigvalsh(ranked(x)).sum(), lambda x: np.linalg.eigh(ranked(x))[0].sum(),
+    lambda x: np.linalg.norm(np.outer(x, x), 2), lambda x: np.linalg.norm(np.outer(x, x), "nuc"), lambda x: np.linalg.svd(np.outer(x, [1.0, 2.0, -1.0, 0.5]), compute_uv=False)[0] ** 2])
+def test_second_derivatives_of_values_beside_equal_ones(f: Any) -> None:
+    x = np.array([1.0, 2.0, 3.0])
+
+    def slope(x: Any) -> Any:
+        return tg.gradient(f, x)[0]
+    wanted = np.stack([(slope(x + e) - slope(x - e)) / 2e-5 for e in 1e-5 * np.eye(3)], -1)
+    for way in (tg.hessian(f), tg.jacobian(slope, mode="forward"), tg.jacobian(slope, mode="reverse"), tg.compile(tg.hessian(f))):
+        np.testing.assert_allclose(way(x), wanted, 1e-7, 1e-7)
+
+
+@pytest.mark.parametrize("f", [lambda x: np.sum((np.linalg.eigvalsh(x) - 1.0) ** 2), lambda x: np.sum((np.linalg.svd(x, compute_uv=False) - 1.0) ** 2)])
+def test_values_that_are_equal_and_whose_cotangents_are_zero_by_chance(f: Any) -> None:
+    assert not np.isfinite(tg.hessian(f)(np.eye(2))).all()
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("f", [
     lambda x: (np.linalg.eig(x)[1][:, np.argmax(np.linalg.eigvals(x).real)].real @ A) ** 2, lambda x: (np.linalg.svd(x)[2][0] @ A) ** 2,

@@ -237,6 +237,13 @@ def test_a_generator_keeps_what_it_holds() -> None:
     clear()
 
 
+def test_an_error_from_a_call_of_numpys_searches_nothing_but_what_the_trace_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "get_referrers", lambda *_: pytest.fail("all that Python holds was searched"))
+    for f in (lambda x: (x * 2.0).diagonal(1), lambda x: np.einsum(x * 2.0, [0, 1], [1, 0]), lambda x: np.concatenate([(x, 1.0)])):
+        with pytest.raises(ValueError):
+            tg.trace(f, np.ones(3))
+
+
 def test_tuples_that_another_thread_is_making_are_left_alone() -> None:
     failed, ended, interval = list[Exception](), threading.Event(), sys.getswitchinterval()
 

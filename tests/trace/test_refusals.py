@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import ast
 import contextlib
 import copy
 import datetime
@@ -467,16 +468,33 @@ def test_a_tape_that_went_on_by_a_plain_number_has_no_tangent_by_it() -> None:
     assert tg.forwardtape(counted).play(2.0, np.array([1.0, 2.0]), 1.0, np.ones(2))[1] == (7.0, 2.0)
 
 
+SHOWN = "2 * %.3f"
+
+
 def double(v: Any) -> Any:
     return v[0] * 2.0
 
 
 @pytest.mark.parametrize("f", [
     lambda x: eval(f"{[x]}[0] * 2.0"), lambda x: eval("double(" + str([x]) + ")", {"double": double}), lambda x: eval("2.0 * " + format(x, ".3f")),
-    lambda x: eval(f"np.sum({(x, x)})", {"np": np}), lambda x: exec(f"y = {x:.17g} * 2", space := {}) or space["y"]])
-def test_text_of_numbers_that_is_run(f: Any) -> None:
-    with pytest.raises(tg.ConcretizationError, match=r"(eval|exec) reads .*, the text of a traced value"):
+    lambda x: eval(f"np.sum({(x, x)})", {"np": np}), lambda x: exec(f"y = {x:.17g} * 2", space := {}) or space["y"],
+    lambda x: eval("%g * 2" % x), lambda x: exec("y = %(a).3f" % {"a": x}, space := {}) or space["y"],  # noqa: UP031
+    lambda x: eval(SHOWN % x),
+    lambda x: eval(b"%e" % x), lambda x: eval(f"{x}".encode()), lambda x: eval(compile(f"{x} * 2", "text", "eval")),
+    lambda x: ast.literal_eval(f"[{x}, 2]")[0], lambda x: eval(compile(ast.parse(f"{x} * 2", mode="eval"), "text", "eval")),
+    lambda x: json.loads('{"x": %.2f}' % x)["x"],  # noqa: UP031
+    lambda x: np.fromstring(f"{x} 2", sep=" ")[0], lambda x: float(Decimal(f"{x} "))])
+def test_text_of_numbers_that_is_read(f: Any) -> None:
+    with pytest.raises(tg.ConcretizationError, match=r"reads .*, the text of a traced value"):
         tg.grad(f, 0.3)
+
+
+def test_text_beside_the_text_of_numbers_is_read() -> None:
+    def f(x: Any) -> Any:
+        shown = "%.2f" % x + f"{x}"  # noqa: UP031
+        code = compile("2 * x if len(shown) > 3 else x", "text", "eval")
+        return eval(code, {"x": x, "shown": shown}) * json.loads("[2, 4]")[1] * float(Decimal("2.5"))
+    assert tg.grad(f, 0.3) == (f(0.3), (None, 20.0))
 
 
 def test_text_that_is_run_has_the_names_of_its_caller() -> None:

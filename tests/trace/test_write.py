@@ -569,3 +569,15 @@ def test_the_cross_product_in_the_plane_is_an_array_that_is_written_to() -> None
     assert type(tg.trace(lambda x: np.cross(x[:2], x[1:]), x)[0]) is np.ndarray
     value, (_, dx) = tg.grad(f, x)
     assert value == f(x) == 1.0 and dx.tolist() == [5.0, -4.0, 1.0]
+
+
+@pytest.mark.parametrize("make", [np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray])
+@pytest.mark.parametrize("numbers", [[1.0, 2.0, 3.0], (1, 2, 3)])
+def test_an_array_of_a_list_is_the_functions_own(make: Any, numbers: Any) -> None:
+    def f(x: Any) -> Any:
+        w = make(numbers, dtype=float)
+        w *= x
+        w[0] += x[1]
+        return (w * w).sum()
+    x = np.array([0.5, -1.0, 2.0])
+    assert np.allclose(tg.gradient(f, x)[0], [-0.5 * 2, -0.5 * 2 + 8 * x[1], 18 * x[2]])

@@ -482,3 +482,20 @@ def test_the_value_is_the_callers_own_before_the_sweep(make: Any) -> None:
         return back(r)[0]
     np.testing.assert_allclose(tg.trace(residual, x)[0], expected)
     np.testing.assert_allclose(tg.compile(residual)(x), expected)
+
+
+NUMBERS = [3, 1.5, np.float64(1.5), np.float32(1.5), np.array(1.5), np.array([1.5, 2.0]), 1.5 + 0.0j]
+
+
+@pytest.mark.parametrize("x", NUMBERS, ids=repr)
+@pytest.mark.parametrize("g", [lambda z: np.abs(np.sum(z)) ** 2, lambda z: 1.0, lambda z: np.sum(np.sin(z) * z).real], ids=["abs", "one", "sin"])
+def test_derivatives_inside_a_trace_have_the_types_of_those_outside(g: Any, x: Any) -> None:
+    def f(x: Any) -> Any:
+        return tg.gradient(g, x), tg.value_and_grad(g)(x), tg.vjp(g, x)[1](1.0), tg.jvp(g, (x,), (x * 1.0,))
+
+    def kinds(found: Any) -> Any:
+        return [[(type(part), np.shape(part)) for part in parts] for parts in found]
+    fast = tg.compile(f)
+    assert kinds(tg.trace(f, x)[0]) == kinds(f(x))
+    for _ in range(3):
+        assert kinds(fast(x)) == kinds(f(x))

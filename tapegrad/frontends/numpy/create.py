@@ -106,7 +106,8 @@ def array(tracer: Any, fn: Any, a: Any, dtype: Any = None, *args: Any, **kwargs:
                           "A.toarray()")
         if hasattr(type(value), "__array_interface__") and not isinstance(value, (np.ndarray, np.generic)):
             return fn(value, dtype, *args, **kwargs)  # refused elsewhere if it leads to a traced array
-        return constant(tracer, fn, value, dtype, *args, **kwargs)
+        # of a list the array is new, and may be written to
+        return constant(tracer, fn, a if isinstance(a, (list, tuple)) else value, dtype, *args, **kwargs)
     if fn.__name__ in _ORDERS and not shape_of(value):
         # these two return at least one axis
         value = ops.reshape(value if isinstance(value, np.ndarray) else ops.array(value), (1,))
@@ -299,7 +300,10 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
                       "a + step * np.arange(n)")
     n = max(math.ceil((b - a) / d), 0)  # guarded
     kind = kind if dtype is None else np.dtype(dtype)
-    y = a + np.arange(n, dtype=float) * ((a + d) - a)  # NumPy computes the step as the difference of the first two
+    second = a + d  # NumPy computes the step as the difference of the first two, in the result's precision
+    if kind == np.dtype(float) and dtype_of(second) not in (None, kind):
+        second = ops.astype(second, dtype=kind)
+    y = a + np.arange(n, dtype=float) * (second - a)
     return y if kind == np.dtype(float) else ops.astype(y, dtype=kind)
 
 

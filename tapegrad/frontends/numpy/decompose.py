@@ -264,22 +264,6 @@ def _norm_of_matrices(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool)
     raise ValueError("Invalid norm order for matrices.")
 
 
-@means(np.linalg.vector_norm)
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    x, axis = as_array(x), static(axis)
-    shape = shape_of(x)
-    axes = normalize_axis_tuple(range(len(shape)) if axis is None else axis, len(shape))
-    if axis is None:
-        y = norm(ravel(x), ord, 0)
-    elif isinstance(axis, tuple):
-        rest = [i for i in range(len(shape)) if i not in axes]
-        x = ops.permute_dims(x, axes=(*axes, *rest))
-        y = norm(ops.reshape(x, (math.prod(shape[i] for i in axes), *[shape[i] for i in rest])), ord, 0)
-    else:
-        y = norm(x, ord, axis)
-    return ops.reshape(y, tuple(1 if i in axes else n for i, n in enumerate(shape))) if keepdims else y
-
-
 @means(np.linalg.matrix_norm)
 def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     return norm(x, ord, (-2, -1), keepdims)

@@ -179,12 +179,6 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Any:
     return ops.round(x, decimals=rounded_to(x, decimals))
 
 
-@means(np.fix, constant=True)
-def fix(x: Array, out: Array | None = None) -> Any:
-    y = ops.trunc(as_array(x))
-    return y if out is None else DISPATCH["out"](out, y, np.fix, ((x,), {"out": out}))
-
-
 @means(np.where)
 def where(condition: Any, /, *given: Any) -> Any:
     if not given:
@@ -247,17 +241,6 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 register(np.real, lambda val: ops.real(as_array(val)))
 register(np.imag, lambda val: ops.imag(as_array(val)))
-
-
-@means(np.real_if_close)
-def real_if_close(a: Array, tol: Any = 100) -> Any:
-    x = as_array(a)
-    if not ops.is_complex(x):
-        return x if isinstance(x, np.ndarray) else ops.array(x)
-    most = np.finfo(numpy_dtype(x)).eps * tol if tol > 1 else tol
-    close = ops.all(ops.less(ops.abs(ops.imag(x)), most))  # guarded
-    x = x if isinstance(x, np.ndarray) else ops.array(x)
-    return ops.real(x) if close else x
 
 
 @means(np.ndarray.conj, np.ndarray.conjugate)

@@ -9,11 +9,11 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, keywords, static
-from tapegrad.frontends.numpy.shape import rank, roll
+from tapegrad.frontends.numpy.shape import rank
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Op
-from tapegrad.rules.registry import means, register
+from tapegrad.rules.registry import register
 
 # -- along one axis
 
@@ -81,19 +81,3 @@ for _two, _many, _meaning in [
     register(_many, lambda a, s=None, axes=None, norm=None, out=None, f=_meaning: f(a, s, axes, norm))
 
 # -- moving the zero frequency to the centre, and back
-
-
-def _shift(x: Any, axes: Any, sign: int) -> Any:
-    x, axes = as_array(x), static(axes)
-    axes = tuple(range(rank(x))) if axes is None else axes if isinstance(axes, tuple) else (axes,)
-    return roll(x, tuple(sign * (shape_of(x)[axis] // 2) for axis in axes), axes)
-
-
-@means(np.fft.fftshift)
-def fftshift(x: Array, axes: Axis = None) -> Any:
-    return _shift(x, axes, 1)
-
-
-@means(np.fft.ifftshift)
-def ifftshift(x: Array, axes: Axis = None) -> Any:
-    return _shift(x, axes, -1)

@@ -1,26 +1,19 @@
-"""NumPy's numerical analysis: convolution, interpolation, finite differences, phases, covariance."""
+"""NumPy's convolutions, interpolation, phases and windows."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from tapegrad import ops
-from tapegrad.frontends.common import as_array, kept, keywords, laid, rows, static
-from tapegrad.frontends.numpy.create import logspace
-from tapegrad.frontends.numpy.elementwise import clip
-from tapegrad.frontends.numpy.linalg import diagonal, dot
-from tapegrad.frontends.numpy.reduce import average, kind_of
-from tapegrad.frontends.numpy.running import diff
-from tapegrad.frontends.numpy.shape import atleast, common_dtype, moveaxis, numpy_dtype, rank
+from tapegrad.frontends.common import as_array, static
+from tapegrad.frontends.numpy.reduce import kind_of
+from tapegrad.frontends.numpy.shape import atleast, numpy_dtype, rank
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, DType
-from tapegrad.ops.shape import along
-from tapegrad.rules.op import Op, Traced
+from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means
 
 
@@ -71,165 +64,13 @@ def interp(x: Array, xp: Any, fp: Array, left: Any = None, right: Any = None, pe
     return y if right is None else ops.where(ops.greater(x, xp[-1]), as_array(right), y)
 
 
-# -- finite differences
-
-
-@means(np.gradient)
-@laid(kept)
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    f, edge_order = as_array(f), static(edge_order)
-    if kind_of(f) in "iu":
-        f = ops.astype(f, dtype=np.dtype(float))
-    axes = tuple(range(rank(f))) if axis is None else normalize_axis_tuple(static(axis), rank(f))
-    steps = [as_array(step) for step in varargs] or [1.0]
-    if len(steps) == 1 and not rank(steps[0]):
-        steps *= len(axes)
-    if len(steps) != len(axes):
-        raise TypeError("invalid number of arguments")
-    if edge_order > 2:
-        raise ValueError("'edge_order' greater than 2 not supported")
-    found = [_slope(f, _step(step, shape_of(f)[at]), at, edge_order) for at, step in zip(axes, steps)]
-    return found[0] if len(axes) == 1 else tuple(found)
-
-
-def _step(step: Any, length: int) -> Any:
-    """Return the distances between neighbours; a number if they are all equal."""
-    if not rank(step):
-        return step
-    if rank(step) != 1:
-        raise ValueError("distances must be either scalars or 1d")
-    if shape_of(step)[0] != length:
-        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-    d = diff(as_dtype(step, float) if kind_of(step) in "iu" else step)
-    # traced distances may be equal by chance, but each has its own derivative
-    return d[0] if not isinstance(d, Traced) and (d == d[0]).all() else d
-
-
-def _slope(f: Any, d: Any, axis: int, edge_order: int) -> Any:
-    """Differentiate along an axis, to second order inside; the coefficients are those of Lagrange polynomials."""
-    n = shape_of(f)[axis]
-    if n < edge_order + 1:
-        raise ValueError("Shape of array too small to calculate a numerical gradient, "
-                         "at least (edge_order + 1) elements are required.")
-
-    def part(start: int, stop: int | None) -> Any:
-        return f[along(axis, slice(start, stop))]
-
-    def mixed(a: Array, b: Array, c: Array, at: int, stop: int | None) -> Any:
-        """Return a f[i] + b f[i + 1] + c f[i + 2], for i from `at` to `stop`."""
-        ends = (None if stop is None else stop + k or None for k in range(3))
-        x, y, z = (part(at + k, end) for k, end in zip(range(3), ends))
-        return a * x + b * y + c * z
-
-    if not rank(d):
-        inside = (part(2, None) - part(0, -2)) / (2.0 * d)
-        first, last = d, d
-    else:
-        wide = tuple(-1 if i == axis else 1 for i in range(rank(f)))
-        h, k = ops.reshape(d[:-1], wide), ops.reshape(d[1:], wide)
-        inside = mixed(-k / (h * (h + k)), (k - h) / (h * k), h / (k * (h + k)), 0, -2)
-        first, last = d[0], d[-1]
-    if edge_order == 1:
-        begin, end = (part(1, 2) - part(0, 1)) / first, (part(n - 1, n) - part(n - 2, n - 1)) / last
-    elif not rank(d):
-        begin, end = mixed(-1.5 / d, 2.0 / d, -0.5 / d, 0, 1), mixed(0.5 / d, -2.0 / d, 1.5 / d, n - 3, n - 2)
-    else:
-        h, k = d[0], d[1]
-        begin = mixed(-(2.0 * h + k) / (h * (h + k)), (h + k) / (h * k), -h / (k * (h + k)), 0, 1)
-        h, k = d[-2], d[-1]
-        end = mixed(k / (h * (h + k)), -(k + h) / (h * k), (2.0 * k + h) / (k * (h + k)), n - 3, n - 2)
-    y = ops.concat(begin, inside, end, axis=axis)
-    return as_dtype(y, numpy_dtype(f)) if kind_of(f) in "fc" else y
-
-
-# -- phases
+# -- phases and windows
 
 
 @means(np.angle)
 def angle(z: Array, deg: bool = False) -> Any:
     y = ops.angle(as_array(z))
     return y * (180 / math.pi) if deg else y
-
-
-@means(np.unwrap)
-@laid(kept)
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
-    x, axis = as_array(p), static(axis)
-    d = diff(x, axis=axis)
-    whole = np.issubdtype(common_dtype(d, period), np.integer)
-    half, ambiguous = (period // 2, period % 2 == 0) if whole else (period / 2, True)
-    turned = ops.remainder(d + half, period) - half
-    if ambiguous:
-        turned = ops.where(ops.logical_and(ops.equal(turned, -half), ops.greater(d, 0)), half, turned)
-    correction = ops.where(ops.less(ops.abs(d), period / 2 if discont is None else discont), 0, turned - d)
-    rest = x[along(axis, slice(1, None))] + ops.cumulative_sum(correction, axis=axis)
-    return ops.concat(as_dtype(x[along(axis, slice(1))], common_dtype(d, period)), rest, axis=axis)
-
-
-# -- covariance
-
-
-@means(np.cov)
-def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
-        aweights: Any = None, *, dtype: Any = None) -> Any:
-    if ddof is not None and ddof != int(ddof):
-        raise ValueError("ddof must be integer")
-    given = [as_array(part) for part in (m, y) if part is not None]
-    if any(rank(part) > 2 for part in given):
-        raise ValueError(f"{'y' if rank(given[0]) < 3 else 'm'} has more than 2 dimensions")
-    dtype = np.result_type(*map(numpy_dtype, given), np.float64) if dtype is None else dtype
-    parts = [as_dtype(atleast(2, part), dtype) for part in given]
-    parts = [ops.permute_dims(x) if not rowvar and (rank(of) != 1 if i == 0 else shape_of(x)[0] != 1) else x
-             for i, (x, of) in enumerate(zip(parts, given))]
-    if not shape_of(parts[0])[0]:
-        return np.zeros((0, 0))
-    x = ops.concat(*parts, axis=0) if len(parts) > 1 else parts[0]
-    n = shape_of(x)[1]
-    ddof = (0 if bias else 1) if ddof is None else ddof
-    w = None if fweights is None else _weights(fweights, n, "fweights")
-    if aweights is not None:
-        of_a = _weights(aweights, n, "aweights")
-        w = of_a if w is None else w * of_a
-    mean, total = average(x, axis=1, weights=w, returned=True)
-    total = total[0]
-    if w is None:
-        freedom = n - ddof
-    elif ddof == 0:
-        freedom = total
-    else:
-        freedom = total - ddof * (1 if aweights is None else ops.sum(w * of_a) / total)
-    if freedom <= 0:
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
-        freedom = 0.0
-    far = x - ops.expand_dims(mean, axis=1)
-    c = dot(far, ops.conj(ops.permute_dims(far if w is None else far * w)))
-    return ops.squeeze(as_dtype(c * np.true_divide(1, freedom), numpy_dtype(c)))
-
-
-def _weights(weights: Array, n: int, name: str) -> Any:
-    w = as_dtype(as_array(weights), float)
-    if rank(w) > 1:
-        raise RuntimeError(f"cannot handle multidimensional {name}")
-    if shape_of(w)[0] != n:
-        raise RuntimeError(f"incompatible numbers of samples and {name}")
-    if name == "fweights" and ops.any(ops.not_equal(w, ops.rint(w))):
-        raise TypeError("fweights must be integer")
-    if ops.any(ops.less(w, 0)):
-        raise ValueError(f"{name} cannot be negative")
-    return w
-
-
-@means(np.corrcoef)
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
-    c = cov(x, y, rowvar, dtype=dtype)
-    if rank(c) == 0:
-        return c / c
-    deviation = ops.sqrt(ops.real(diagonal(c)))
-    c = c / ops.expand_dims(deviation, axis=1) / deviation
-    return clip(ops.real(c), -1, 1) + 1j * clip(ops.imag(c), -1, 1) if kind_of(c) == "c" else clip(c, -1, 1)
-
-
-# -- sequences and windows
 
 
 @means(np.i0)
@@ -246,37 +87,3 @@ def kaiser(M: Any, beta: Any) -> Any:
         return np.ones(1)
     n, middle = np.arange(float(static(M))), (static(M) - 1) / 2.0
     return i0(beta * np.sqrt(1 - ((n - middle) / middle) ** 2.0)) / i0(beta)
-
-
-@means(np.geomspace)
-def geomspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
-    a, b, n = as_array(start), as_array(stop), static(num)
-    if ops.any(ops.equal(a, 0)) or ops.any(ops.equal(b, 0)):
-        raise ValueError("Geometric sequence cannot include zero")
-    exact = common_dtype(a, b, float(n), np.zeros((), dtype))
-    a, b = as_dtype(a, exact), as_dtype(b, exact)
-    sign = ops.sign(a)
-    a, b = a / sign, b / sign
-    y = logspace(ops.log10(a), ops.log10(b), n, endpoint, dtype=exact)
-    k = np.arange(n).reshape((-1,) + (1,) * (rank(y) - 1))
-    y = ops.where(k == 0, a, y)
-    y = ops.where(k == n - 1, b, y) if n > 1 and endpoint else y
-    y = moveaxis(y * sign, 0, axis) if axis else y * sign
-    return y if dtype is None else as_dtype(y, dtype)
-
-
-@means(np.vander)
-@laid(rows)
-def vander(x: Array, N: Any = None, increasing: bool = False) -> Any:
-    x = as_array(x)
-    if rank(x) != 1:
-        raise ValueError("x must be a one-dimensional array or sequence.")
-    n = shape_of(x)[0] if N is None else static(N)
-    dtype = np.promote_types(numpy_dtype(x), int)
-    ones = np.ones((shape_of(x)[0], min(n, 1)), dtype)
-    if n < 2:
-        return ones
-    x = as_dtype(x, dtype)
-    powers = ops.cumulative_prod(ops.broadcast_to(ops.expand_dims(x, axis=1), (shape_of(x)[0], n - 1)), axis=1)
-    y = ops.concat(ones, powers, axis=1)
-    return y if increasing else ops.flip(y, **keywords(axis=1))

@@ -41,10 +41,11 @@ leave(np.linalg.LinAlgError, why="an exception")
 # pointing at the replacements
 for _fn in [
     *named("""
-        append apply_over_axes argwhere common_type diag_indices_from dsplit dstack extract flatnonzero
-        fliplr flipud histogram2d hsplit hstack ix_ polyfit resize rollaxis setxor1d trapezoid
-        trapz tril_indices_from triu_indices_from union1d vsplit vstack"""),
-    *named("cross tensorinv", np.linalg), *named("hfft ihfft", np.fft),
+        append apply_over_axes argwhere average common_type corrcoef cov diag_indices_from diff dsplit dstack
+        extract fill_diagonal fix flatnonzero fliplr flipud geomspace gradient histogram2d hsplit hstack ix_
+        poly polyfit real_if_close resize rollaxis roots setdiff1d setxor1d sort_complex trapezoid
+        trapz tril_indices_from trim_zeros triu_indices_from union1d unwrap vander vsplit vstack"""),
+    *named("cross tensorinv vector_norm", np.linalg), *named("fftshift hfft ifftshift ihfft", np.fft),
     *named("arccos arcsin arctanh log log10 log2 logn power sqrt", np.emath),
 ]:
     register(_fn, written(_fn))

@@ -270,49 +270,6 @@ def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: A
     return std(a, axis, dtype, out, ddof, keepdims, where=present(a, where), mean=mean, correction=correction)
 
 
-@means(np.average)
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
-    x = as_array(a)
-    if weights is None:
-        y = ops.mean(x, **how(axis, keepdims))
-        scale: Any = dtype_of(y).type(math.prod(shape_of(x)) / (math.prod(shape_of(y)) or 1)) if returned else None
-    else:
-        w = _weights(as_array(weights), x, axis)
-        x, w = _in_one_dtype(x, w)
-        scale = ops.sum(w, **how(axis, keepdims))
-        if ops.any(ops.equal(scale, 0)):
-            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-        y = ops.sum(x * w, **how(axis, keepdims)) / scale
-    if not returned:
-        return y
-    scale = like(y, scale)
-    return y, scale if shape_of(scale) == shape_of(y) else ops.broadcast_to(scale, shape_of(y))
-
-
-def _in_one_dtype(x: Array, w: Array) -> tuple[Array, Array]:
-    """Return numbers and weights in the dtype that NumPy sums in: for integers at least float64."""
-    a, b = dtype_of(x), dtype_of(w)
-    if not (isinstance(a, np.dtype) and isinstance(b, np.dtype)):
-        return x, w
-    kind = np.result_type(a, b, *([np.float64] if a.kind in "biu" else []))
-    return x if a == kind else ops.astype(x, dtype=kind), w if b == kind else ops.astype(w, dtype=kind)
-
-
-def _weights(w: Array, x: Array, axis: Any) -> Any:
-    """Return weights that broadcast against `x`: weights for the reduced axes only get the other axes, of length 1."""
-    wide = shape_of(x)
-    if shape_of(w) == wide:
-        return w
-    if axis is None:
-        raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    axes = normalize_axis_tuple(static(axis), len(wide))
-    if shape_of(w) != tuple(wide[i] for i in axes):
-        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
-    if axes != tuple(sorted(axes)):
-        w = ops.permute_dims(w, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__)))
-    return ops.reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(wide)))
-
-
 # -- no derivative: logic, counting, comparing
 
 

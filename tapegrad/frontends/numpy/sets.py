@@ -11,8 +11,7 @@ import numpy as np
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
-from tapegrad.frontends.numpy.index import getitem
-from tapegrad.frontends.numpy.shape import rank, ravel
+from tapegrad.frontends.numpy.shape import ravel
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means, refused
 
@@ -51,12 +50,6 @@ _standard(np.unique_inverse, return_inverse=True)
 _standard(np.unique_values, sorted="sorted" not in inspect.signature(np.unique).parameters)
 
 
-@means(np.setdiff1d)
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    x = ravel(ar1) if assume_unique else unique(ar1)
-    return getitem(x, ops.isin(x, as_array(ar2), invert=True))
-
-
 @means(np.isin, constant=True)
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
          kind: Any = None) -> Any:
@@ -88,11 +81,3 @@ def unravel_index(indices: Array, shape: Any, order: str = "C") -> Any:
     sizes = tuple(map(int, np.atleast_1d(static(shape))))
     found = ops.unravel_index(as_array(indices), shape=sizes, **({} if order == "C" else {"order": order}))
     return tuple(found)
-
-
-@means(np.sort_complex)
-def sort_complex(a: Array) -> Any:
-    x = as_array(a)
-    if not rank(x):
-        np.sort_complex(np.empty(()))  # AxisError, in NumPy's words
-    return ops.astype(ops.sort(x), dtype=np.sort_complex(np.empty(0, x.dtype)).dtype)

@@ -19,6 +19,7 @@ from scipy.special import comb
 
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced, holds_traced
 from tapegrad.rules.registry import constructs, means, refused, register
@@ -116,7 +117,8 @@ def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
                       "the number of periods in the interval depends on values",
                       "integrate over one period with its antiderivative")
     whole = self.antiderivative()
-    return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
+    found = whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
+    return np.reshape(np.atleast_1d(found), ()) if shape_of(found) == () else found
 
 
 # -- B-splines

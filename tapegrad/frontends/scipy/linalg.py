@@ -15,6 +15,7 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.linalg import adjoint
 from tapegrad.ops.solver import Solver
@@ -210,7 +211,14 @@ def det(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 
 @means(sl.norm)
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
-    return np.linalg.norm(as_array(a), ord, axis, keepdims)
+    x = as_array(a)
+    found = np.linalg.norm(x, ord, axis, keepdims)
+    of = plain(x)  # BLAS and LAPACK return Python numbers
+    is_lapack = of.ndim == 2 and ord in (1, np.inf) and (np.isfortran(of) or np.isfortran(of.T))
+    if axis is None and not keepdims and of.size and of.dtype.char in "fdFD" and (
+            is_lapack or (of.ndim == 1 and ord in (None, 2))):
+        return found.item()
+    return found
 
 
 @means(sl.svd)
@@ -319,7 +327,11 @@ def pinv(a: Array, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fa
 @means(sl.lstsq)
 def lstsq(a: Array, b: Array, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False,
           check_finite: bool = True, lapack_driver: Any = None) -> Any:
-    return tuple(np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond))
+    right = as_array(b)
+    x, residues, rank, s = np.linalg.lstsq(as_array(a), right, np.finfo(float).eps if cond is None else cond)
+    if lapack_driver == "gelsy":
+        return x, np.array([], dtype_of(x)), rank, None
+    return x, residues[0] if len(shape_of(right)) == 1 and shape_of(residues) == (1,) else residues, rank, s
 
 
 # -- functions of a matrix

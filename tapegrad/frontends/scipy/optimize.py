@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, getclosurevars, signature
+from sys import _getframe
 from typing import Any
 
 import numpy as np
 import scipy.optimize as so
 
 from tapegrad import ops
+from tapegrad.errors import INTERNAL, UnknownFunction
 from tapegrad.frontends.common import as_array
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
@@ -46,44 +48,62 @@ SIGNATURES = {fn: _signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *O
 Named = dict[str, Any]
 """The arguments of a solver's call by name."""
 
-STEPS = frozenset(
-    [
-        "nit",
-        "nfev",
-        "njev",
-        "nhev",
-        "iterations",
-        "function_calls",
-        "flag",
-        "method",
-        "message",
-        "status",
-        "jac",
-        "hess",
-        "hess_inv",
-        "grad",
-        "final_simplex",
-        "direc",
-        "optimality",
-        "active_mask",
-        "fjac",
-        "qtf",
-        "r",
-    ]
-)
+STEPS = frozenset([
+    "nit", "nfev", "njev", "nhev", "nlu", "niter", "iterations", "function_calls", "flag", "method", "message",
+    "status", "jac", "hess", "hess_inv", "grad", "final_simplex", "direc", "optimality", "active_mask", "fjac", "qtf",
+    "r", "con", "slack", "eqlin", "ineqlin", "lower", "upper", "crossover_nit", "mip_dual_bound", "mip_gap",
+    "mip_node_count", "rms_residuals", "unbounded_sol"])
 
 
-class Found(so.OptimizeResult):  # type: ignore[misc]
-    """A solver's solution, differentiable; SciPy's facts about the steps are not on the tape and are refused."""
+def _refuse_steps(what: str) -> UnknownFunction:
+    return refused(f"the result's {what}", "a solver's internal steps are not recorded",
+                   "use the solution itself; or call the solver outside the trace")
+
+
+class Facts(dict[str, Any]):
+    """The differentiable ones of a solver's facts; questions about those of its steps, which are not on the tape, are
+    refused, and so is what shows whether they are there (the length, a loop) in the program.
+    """
+
+    def __contains__(self, name: Any) -> bool:
+        found = super().__contains__(name)
+        if not found and name in STEPS:
+            raise _refuse_steps(str(name))
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name) if name in self else default
+
+
+def _whole(name: str) -> Callable[..., Any]:
+    method = getattr(dict, name)
+
+    def read(self: Facts, *args: Any) -> Any:
+        if _getframe(1).f_code.co_filename not in INTERNAL:
+            raise _refuse_steps(f"{name}()".replace("__", ""))
+        return method(self, *args)
+    return read
+
+
+for _name in ("__len__", "__iter__", "__eq__", "keys", "values", "items", "copy", "__or__", "__ror__"):
+    setattr(Facts, _name, _whole(_name))
+
+
+class Found(Facts, so.OptimizeResult):  # type: ignore[misc]
+    """A solver's solution, differentiable."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in STEPS and name not in self:
-            raise refused(
-                f"the result's {name}",
-                "a solver's internal steps are not recorded",
-                "use the solution itself; or call the solver outside the trace",
-            )
-        return super().__getattr__(name)
+        if name in self:  # raises for the facts of steps
+            return self[name]
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return repr(so.OptimizeResult(dict.items(self)))
 
 
 def named(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Named) -> Named:
@@ -196,7 +216,7 @@ def fsolve(*args: Any, **kwargs: Any) -> Any:
     given = named(so.fsolve, args, kwargs)
     x = _FSOLVE(given)
     return (
-        (x, {"fvec": as_array(value(given, x, "func"))}, 1, "The solution converged.")
+        (x, Facts(fvec=as_array(value(given, x, "func"))), 1, "The solution converged.")
         if given.get("full_output")
         else x
     )

@@ -82,7 +82,7 @@ def linprog(*args: Any, **kwargs: Any) -> Any:
                       "integer solutions have no derivative, and internal steps are not recorded",
                       "a linear program of real variables without a callback")
     x = _LINPROG(given)
-    found = {"x": x, "fun": ops.sum(as_array(given["c"]) * x), "success": True}
+    found = {"x": x, "fun": ops.sum(as_array(given["c"]) * x).item(), "success": True}
     for name, a, b in (("slack", "A_ub", "b_ub"), ("con", "A_eq", "b_eq")):
         if given.get(a) is not None:
             found[name] = np.reshape(as_array(given[b]), (-1,)) - as_array(given[a]) @ x
@@ -107,4 +107,4 @@ _NNLS = Solver("nnls", lambda given: so.nnls(**given)[0], _held)
 def nnls(*args: Any, **kwargs: Any) -> Any:
     given = dict(_SIGNATURES[so.nnls].bind(*args, **kwargs).arguments)
     x = _NNLS(given)
-    return x, np.linalg.norm(as_array(given["A"]) @ x - as_array(given["b"]))
+    return x, np.linalg.norm(as_array(given["A"]) @ x - as_array(given["b"])).item()

@@ -226,7 +226,7 @@ def _hausdorff(u: Any, v: Any, rng: Any) -> tuple[Any, int, int]:
     apart = sd.cdist(u, v)
     nearest = np.min(apart, axis=1)
     i = static(np.argmax(nearest))
-    return nearest[i], i, static(np.argmin(apart[i]))
+    return nearest[i].item(), i, static(np.argmin(apart[i]))
 
 
 run_with(sd.directed_hausdorff, _hausdorff=SimpleNamespace(directed_hausdorff=_hausdorff))
