@@ -116,20 +116,20 @@ def _logaddexp(emit: Emitter, xs: list[str], kind: str) -> str:
     return emit.op(f"fadd {t} {emit.select(above, kind, *xs)}, {more}")
 
 
-def _no_nan(name: str, other: float) -> Row:
+def _no_nan(fn: Op, other: float) -> Row:
     """A product or quotient that is 0 where its first number is, without a flag: `other` replaces the second there."""
     def write(emit: Emitter, xs: list[str], kind: str) -> str:
-        t, first = emit.lanes.type(kind), xs[0]
-        none = emit.op(f"fcmp oeq {t} {first}, {emit.lanes.constant(0.0, kind)}")
-        return emit.op(f"{name} {t} {first}, {emit.select(none, kind, emit.lanes.constant(other, kind), xs[1])}")
+        none = ROWS[ops.equal].write(emit, [xs[0], emit.lanes.constant(0.0, kind)], kind)
+        second = emit.select(none, kind, emit.lanes.constant(other, kind), xs[1])
+        return ROWS[fn].write(emit, [xs[0], second], kind)
     return write
 
 
 def _both_no_nan(emit: Emitter, xs: list[str], kind: str) -> str:
     """A product that is 0 where either factor is 0, without the flag of 0 * inf."""
     zero = emit.lanes.constant(0.0, kind)
-    none = emit.op(f"fcmp oeq {emit.lanes.type(kind)} {xs[1]}, {zero}")
-    return _no_nan("fmul", 0.0)(emit, [emit.select(none, kind, zero, xs[0]), xs[1]], kind)
+    none = ROWS[ops.equal].write(emit, [xs[1], zero], kind)
+    return ROWS[ops.multiply_no_nan].write(emit, [emit.select(none, kind, zero, xs[0]), xs[1]], kind)
 
 
 def _defined(emit: Emitter, xs: list[str], kind: str) -> str:
@@ -293,8 +293,10 @@ ROWS: dict[Op, Lowering] = {
     ops.add: Lowering(_ADD, _instruction("add"), _instruction("or"), _ADD),
     ops.subtract: Lowering(_SUBTRACT, _instruction("sub"), None, _SUBTRACT),
     ops.multiply: Lowering(_instruction("fmul"), _instruction("mul"), _instruction("and"), _product),
-    ops.multiply_no_nan: Lowering(_no_nan("fmul", 0.0)), ops.product_no_nan: Lowering(_both_no_nan),
-    ops.divide_no_nan: Lowering(_no_nan("fdiv", 1.0)), ops.ratio: Lowering(_defined),
+    **{fn: Lowering(row, complex=row) for fn, row in (
+        (ops.multiply_no_nan, _no_nan(ops.multiply, 0.0)), (ops.product_no_nan, _both_no_nan),
+        (ops.divide_no_nan, _no_nan(ops.divide, 1.0)))},
+    ops.ratio: Lowering(_defined),
     ops.expit: Lowering(_expit), ops.xlogy: Lowering(_xlogy),
     ops.deg2rad: Lowering(_times(math.pi / 180)), ops.rad2deg: Lowering(_times(180 / math.pi)),
     ops.divide: Lowering(_instruction("fdiv"), complex=_ratio),

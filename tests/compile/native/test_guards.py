@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.compile.native import backend, profiler
 from tapegrad.compile.native.backend import native_fresh
 from tapegrad.compile.watch.namespaces import Attributes
+from tests.harness.compare import same
 
 pytest.importorskip("llvmlite")
 
@@ -163,3 +168,31 @@ def test_checks_leak_nothing() -> None:
     after = blocks(20000)
     assert abs(after - before) < 100
     assert all(abs(x - y) < 10 for x, y in zip(counts, [sys.getrefcount(x) for x in (True, program.k, program.w, program.k[0])]))
+
+
+@pytest.mark.skipif(hasattr(sys, "monitoring"), reason="sys.setprofile is not used")
+def test_machine_code_asks_a_profiler_about_each_code_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def asking(hear: Any) -> None:
+        profiler.set_profile(lambda frame, event, x: asked.append(event) or hear(frame, event, x))
+    monkeypatch.setattr(backend, "LONG", -1.0)
+    monkeypatch.setattr(backend, "set_profile", asking)
+    space = {"scale": 2.0, "clock": time.time}
+
+    def scaled(x: Any) -> Any:
+        return x * space["scale"]
+
+    def f(x: Any, reads: bool) -> Any:
+        for _ in range(300):
+            x = math.sin(scaled(x)) + np.cos(x)
+        return x * space["clock"]() if reads else x
+    step = tg.value_and_grad(f, mode="native")
+    before = [step(0.3, False) for _ in range(4)][-1]
+    assert step.stats.hits and 20 < len(asked) < 300 * 20 and sys.getprofile() is None
+    space["scale"] = 1.5
+    same(step(0.3, False), tg.grad(lambda x: f(x, False), 0.3, argnums=0))
+    assert step(0.3, False) != before
+    with pytest.warns(tg.RetraceWarning, match=r"time\.time"):
+        for _ in range(3):
+            step(0.3, True)

@@ -134,6 +134,17 @@ def contractions(a: Any, x: Any) -> Any:
     return np.sum(b * b) + np.sum(np.einsum("jik,jil->jkl", c, c)) + np.sum(np.linalg.norm(a, axis=1)) / np.linalg.norm(x)
 
 
+def drawdown(x: Any, a: Any) -> Any:
+    value = np.cumprod(1.0 + 0.01 * x)
+    lowest = np.minimum.accumulate(a, axis=1)[:, ::7] + np.cumsum(a, axis=0)[:, :13]
+    return np.max(1.0 - value / np.maximum.accumulate(value)) + np.sum(np.sin(np.cumsum(x)) * value) + np.sum(lowest ** 2)
+
+
+def quotients(x: Any, y: Any) -> Any:
+    z = (x + 1j * y) / (y * y + 1j * x + 0.3)
+    return np.sum(np.abs(z / (1.0 + z * z)) ** 2)
+
+
 def network(w: Any, h: Any) -> Any:
     """Matrices and vectors of twenty: the outer product of a gradient uses one array by rows and by numbers."""
     for _ in range(40):
@@ -205,6 +216,7 @@ LONG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "picked": (lambda a: np.sum(a[:, [3, 1, 4, 1, 5]] ** 2) + np.sum(a[[0, 0, 2]]), (A,)),
     "known rows": (through("few", "turned"), (X[:3], 0.7)), "long known rows": (through("many"), (X[:70], 0.7)),
     "known rows of others": (through("single", "bool", "int"), (X[:3], 0.7)),
+    "running": (drawdown, (X[:300], A)), "complex quotients": (quotients, (X, Y)),
     "diagonal": (lambda a: np.sum(np.diagonal(a) ** 2) + np.trace(a @ a.T), (A,)),
 }
 
@@ -220,7 +232,7 @@ def test_programs_of_long_arrays(name: str) -> None:
     assert step.stats.hits >= 2, step.stats
 
 
-@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil", "known rows", "long known rows", "pieces of two axes", "moved", "contractions", "network", "descent", "short descent", "trajectory", "layers", "short layers"])
+@pytest.mark.parametrize("name", ["chain", "rows and columns", "softmax", "product", "table", "rows moved", "gather", "slices", "components", "grown", "products", "places", "places that are arguments", "filled", "stencil", "known rows", "long known rows", "pieces of two axes", "moved", "contractions", "network", "descent", "short descent", "trajectory", "layers", "short layers", "running", "complex quotients"])
 def test_nothing_of_it_stays_in_python(name: str) -> None:
     """Nor does a call leave machine code to be made again there."""
     f, args = LONG[name]
