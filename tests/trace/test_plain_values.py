@@ -395,14 +395,14 @@ def asking() -> Any:
         x = yield type(x) is float
 
 
-@pytest.mark.parametrize("way", ["captured", "argument", "in a list", "its method"])
+@pytest.mark.parametrize("way", ["captured", "argument", "in an argument", "in a list", "its method"])
 def test_a_generator_that_began_before_and_asks_for_types_is_refused(way: str) -> None:
     found = asking()
     next(found)
     held, send = [found], found.send
     with pytest.raises(ConcretizationError, match="a generator that was started before the trace"):
-        if way == "argument":
-            tg.grad(lambda x, g: x if g.send(x) else 3 * x, 2.0, found, argnums=0)
+        if "argument" in way:
+            tg.grad(lambda x, g: x if g[0].send(x) else 3 * x, 2.0, (found,) if way == "argument" else held, argnums=0)
         else:
             tg.grad({"captured": lambda x: x if found.send(x) else 3 * x, "in a list": lambda x: x if held[0].send(x) else 3 * x,
                      "its method": lambda x: x if send(x) else 3 * x}[way], 2.0)
