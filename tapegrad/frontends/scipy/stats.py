@@ -246,17 +246,9 @@ def nbinom_pmf(k: Any, n: Any, p: Array) -> Any:
     return ops.binom(n + k - 1, k) * ops.exp(ops.xlogy(n, p) + ops.xlog1py(k, -p))
 
 
-<<<<<<< HEAD
 for _meaning in (beta_pdf, binom_pmf, nbinom_pmf, ops.ncx2_pdf, ops.ncx2_sf, ops.ncx2_isf):
     # compiled formulas, private: other versions of SciPy may not have them
     if hasattr(_ufuncs, _name := f"_{_meaning.__name__}"):
-=======
-_MEANINGS: list[tuple[str, Callable[..., Any]]] = [
-    ("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_nbinom_pmf", nbinom_pmf),
-    ("_ncx2_pdf", ops.ncx2_pdf), ("_ncx2_sf", ops.ncx2_sf), ("_ncx2_isf", ops.ncx2_isf)]
-for _name, _meaning in _MEANINGS:
-    if hasattr(_ufuncs, _name):  # compiled formulas, private: other versions of SciPy may not have them
->>>>>>> draw6
         register(getattr(_ufuncs, _name), _meaning)
 
 
