@@ -299,6 +299,8 @@ class Writer(Texts):
 
     def finished(self, op: Any) -> str:
         """Write a result, copied unless it owns its memory."""
+        if isinstance(op, np.dtype):  # `other` writes its class, which is faster as an argument
+            return self.names.bind(op)
         text = self.text(op)
         if not isinstance(op, Operation):
             return text

@@ -15,6 +15,7 @@ from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, keywords, static, value_by
 from tapegrad.numbers.cotangents import dtype_of, shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.linalg import adjoint
 from tapegrad.ops.solver import Solver
@@ -210,7 +211,13 @@ def det(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 
 @means(sl.norm)
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
-    return np.linalg.norm(as_array(a), ord, axis, keepdims)
+    x = as_array(a)
+    y, known = np.linalg.norm(x, ord, axis, keepdims), plain(x)
+    if dtype_of(x).char not in "fdFD" or not known.size or axis is not None or keepdims:
+        return y
+    vector = known.ndim == 1 and ord in (None, 2)
+    matrix = known.ndim == 2 and ord in (1, np.inf) and (np.isfortran(known) or np.isfortran(known.T))
+    return ops.item(y) if vector or matrix else y  # from BLAS and LAPACK, whose wrappers return Python numbers
 
 
 @means(sl.svd)
@@ -319,7 +326,11 @@ def pinv(a: Array, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fa
 @means(sl.lstsq)
 def lstsq(a: Array, b: Array, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False,
           check_finite: bool = True, lapack_driver: Any = None) -> Any:
-    return tuple(np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond))
+    x, residuals, rank, s = np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond)
+    if lapack_driver == "gelsy":
+        return x, np.array([], x.dtype), ops.item(rank), None
+    single = len(shape_of(x)) == 1 and shape_of(residuals)[0]
+    return x, residuals[0] if single else residuals, ops.item(rank), s
 
 
 # -- functions of a matrix
