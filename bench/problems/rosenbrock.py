@@ -25,4 +25,4 @@ def size_of(data: Data) -> Size:
 
 
 PROBLEM = Problem("rosenbrock", objective, ("x",), make, {"n": 1000}, size_of,
-                  behind="the call from Python, and a result in new memory, take 0.3 µs of 0.75.")
+                  behind="arithmetic is not contracted, as NumPy's is not, and a call checks what was read.")

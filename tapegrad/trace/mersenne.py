@@ -13,36 +13,49 @@ from typing import Any
 import numpy as np
 
 WORDS = 624
-_LEGACY, _TWISTER = np.random.RandomState, np.random.MT19937  # a trace replaces these names
 
 
 def state_of_bits(bits: Any) -> dict[str, Any]:
     """Return `bits.state` of a bit generator."""
-    if type(bits) is not _TWISTER or _gauss() is None:
+    if not _is_twister(type(bits)):
         return bits.state  # type: ignore[no-any-return]
-    raw = ctypes.string_at(bits.ctypes.state_address, 4 * WORDS + 4)
+    raw = _memory(bits)
     key, (pos,) = np.frombuffer(raw, np.uint32, WORDS), struct.unpack_from("i", raw, 4 * WORDS)
     return {"bit_generator": "MT19937", "state": {"key": key, "pos": pos}}
 
 
 def state_of_legacy(x: Any) -> dict[str, Any]:
     """Return `x.get_state(legacy=False)` of a RandomState."""
-    at = _gauss()
-    if at is None or type(x) is not _LEGACY or type(bits := x._bit_generator) is not _TWISTER:
+    bits = getattr(x, "_bit_generator", None)
+    at = _gauss(type(x), type(bits))
+    if at is None:
         return x.get_state(legacy=False)  # type: ignore[no-any-return]
     has, gauss = struct.unpack("i4xd", ctypes.string_at(id(x) + at, 16))
     return {**state_of_bits(bits), "has_gauss": has, "gauss": gauss}
 
 
+def _memory(bits: Any) -> bytes:
+    return ctypes.string_at(bits.ctypes.state_address, 4 * WORDS + 4)
+
+
 @cache
-def _gauss() -> int | None:
+def _is_twister(cls: Any) -> bool:
+    """Return whether a class is NumPy's Mersenne Twister, with the words and then the position in its memory."""
+    if (cls.__module__, cls.__name__) != ("numpy.random._mt19937", "MT19937"):
+        return False
+    bits = cls(7)
+    state = bits.state["state"]
+    return _memory(bits) == state["key"].tobytes() + struct.pack("i", state["pos"])
+
+
+@cache
+def _gauss(cls: Any, twister: Any) -> int | None:
     """Return where a RandomState keeps whether it has a second normal number left, and that number behind it; None if
-    this or the twister's memory is laid out differently.
+    it is another class or laid out differently.
     """
-    x, mark = _LEGACY(_TWISTER(7)), 0.8372653912
-    key = x.get_state()[1]  # type: ignore[index]
-    x.set_state(("MT19937", key, 77, 1, mark))
-    memory = ctypes.string_at(id(x), type(x).__basicsize__)
-    at = memory.find(struct.pack("i4xd", 1, mark))
-    raw = ctypes.string_at(x._bit_generator.ctypes.state_address, 4 * WORDS + 4)
-    return at if at >= 0 and raw == key.tobytes() + struct.pack("i", 77) else None
+    if (cls.__module__, cls.__name__) != ("numpy.random.mtrand", "RandomState") or not _is_twister(twister):
+        return None
+    x, mark = cls(twister(7)), 0.8372653912
+    x.set_state({**x.get_state(legacy=False), "has_gauss": 1, "gauss": mark})
+    at = ctypes.string_at(id(x), cls.__basicsize__).find(struct.pack("i4xd", 1, mark))
+    return at if at >= 0 else None

@@ -149,7 +149,7 @@ def eigenvectors_of(x: Any, w: Any, v: Any, c: Any, UPLO: Any = "L") -> Spec:
     return array(promoted(*specs), (*stack, *specs[2].shape[-2:]), None)
 
 
-def recomposed(x: Any, u: Any, s: Any, v: Any, g: Any, UPLO: Any = None) -> Spec:
+def recomposed(x: Any, u: Any, s: Any, v: Any, g: Any, UPLO: Any = None, fixed: bool = False) -> Spec:
     """Return the type of a matrix of singular vectors or eigenvectors and other values."""
     specs = numerics((u, v, g))
     stack = np.broadcast_shapes(specs[0].shape[:-2], specs[1].shape[:-2], specs[2].shape[:-1])
