@@ -50,7 +50,8 @@ class _Part(dict[str, Any]):
         return True
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={part!r}' for name, part in dict.items(self))}, not recorded: ...)"
+        held = ", ".join(f"{name}={part!r}" for name, part in dict.items(self))
+        return f"{type(self).__name__}({held}; other parts are not recorded)"
 
     def __dir__(self) -> list[str]:
         return [*dict.keys(self)]
@@ -63,8 +64,8 @@ def _whole(name: str) -> Any:
     return refuse
 
 
-for _name in ("__len__", "__iter__", "__reversed__", "keys", "values", "items", "copy", "popitem", "__eq__", "__ne__", "__or__",
-              "__ror__", "__reduce_ex__"):
+for _name in ("__len__", "__iter__", "__reversed__", "keys", "values", "items", "copy", "popitem", "__eq__", "__ne__",
+              "__or__", "__ror__", "__reduce_ex__"):
     setattr(_Part, _name, _whole(_name))
 
 
