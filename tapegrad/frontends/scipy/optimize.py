@@ -45,7 +45,8 @@ def _signature(fn: Callable[..., Any]) -> Signature:
 
 # computed at import: while a trace runs these functions have other code
 SIGNATURES = {fn: _signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *SEARCHES, *FITS)}
-Roots = namedtuple("result", ("root", "converged", "zero_der"))  # SciPy makes this class in each call of newton
+# SciPy makes this class, of this name, in each call of newton
+Roots = namedtuple("result", ("root", "converged", "zero_der"))  # type: ignore[name-match]
 Named = dict[str, Any]
 """The arguments of a solver's call by name."""
 
