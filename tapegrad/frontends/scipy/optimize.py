@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from inspect import Parameter, Signature, getclosurevars, signature
 from typing import Any
@@ -44,6 +45,8 @@ def _signature(fn: Callable[..., Any]) -> Signature:
 
 # computed at import: while a trace runs these functions have other code
 SIGNATURES = {fn: _signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *OTHERS, *SEARCHES, *FITS)}
+# SciPy makes this class, of this name, in each call of newton
+Roots = namedtuple("result", ("root", "converged", "zero_der"))  # type: ignore[name-match]
 Named = dict[str, Any]
 """The arguments of a solver's call by name."""
 
@@ -102,7 +105,7 @@ def newton(*args: Any, **kwargs: Any) -> Any:
     if not given.get("full_output"):
         return x
     if shape_of(x):
-        return x, np.ones(shape_of(x), bool), np.zeros(shape_of(x), bool)
+        return Roots(x, np.ones(shape_of(x), bool), np.zeros(shape_of(x), bool))
     return x, part_of(so.RootResults, root=x, converged=True, flag="converged")
 
 
@@ -341,8 +344,8 @@ def least_squares(*args: Any, **kwargs: Any) -> Any:
             f"one of {', '.join(LOSSES)}",
         )
     x = _LEAST_SQUARES(given)
-    return part_of(so.OptimizeResult, x=x, cost=_cost(x, given), success=True,
-                   fun=np.atleast_1d(as_array(value(given, x, "fun"))))
+    return part_of(so.OptimizeResult, x=x, cost=_cost(x, given), fun=np.atleast_1d(as_array(value(given, x, "fun"))),
+                   success=True)
 
 
 def _leastsq(given: Named) -> Any:

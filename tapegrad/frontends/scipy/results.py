@@ -50,8 +50,8 @@ class _Part(dict[str, Any]):
         return True
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{name}={part!r}" for name, part in dict.items(self))
-        return f"{type(self).__name__}({parts}, not recorded: ...)"
+        held = ", ".join(f"{name}={part!r}" for name, part in dict.items(self))
+        return f"{type(self).__name__}({held}; other parts are not recorded)"
 
     def __dir__(self) -> list[str]:
         return [*dict.keys(self)]
