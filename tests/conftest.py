@@ -7,6 +7,7 @@ import os
 from types import SimpleNamespace
 
 os.environ["TAPEGRAD_CACHE"] = ""  # no code of earlier runs
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # most of what JAX's gradients take is XLA's compiling
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of libraries would wait for each other
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 

@@ -115,6 +115,11 @@ def _betainc_by(first: bool) -> Callable[..., Any]:
     return run
 
 
+def _own(name: str) -> Callable[..., Any]:
+    """Return a private function of SciPy's, from its own distributions."""
+    return lambda *args: getattr(needed("scipy.special._ufuncs"), name)(*args)
+
+
 def _slopes(name: str, impl: Callable[..., Any], *derivatives: Callable[..., Any] | str,
             spec: types.Family = types.integral) -> Op:
     formulas = [_refused(name, d) if isinstance(d, str) else d for d in derivatives]
@@ -186,6 +191,14 @@ chndtrix = special("chndtrix", lambda x, _p, df, nc: 1 / _noncentral_density(x, 
 chndtrinc = special("chndtrinc",
                     lambda nc, x, df, _p: _noncentral_density(x, df, nc) / _noncentral_density(x, df + 2, nc), "df",
                     lambda nc, x, df, _p: -1 / _noncentral_density(x, df + 2, nc))
+ncx2_pdf = _slopes("ncx2_pdf", _own("_ncx2_pdf"),
+                   lambda y, x, df, nc: (_noncentral_density(x, df - 2, nc) - y) / 2, "df",
+                   lambda y, x, df, nc: (_noncentral_density(x, df + 2, nc) - y) / 2, spec=types.by_scipy("_ncx2_pdf"))
+ncx2_sf = _slopes("ncx2_sf", _own("_ncx2_sf"), lambda _y, x, df, nc: -_noncentral_density(x, df, nc), "df",
+                  lambda _y, x, df, nc: _noncentral_density(x, df + 2, nc), spec=types.by_scipy("_ncx2_sf"))
+ncx2_isf = _slopes("ncx2_isf", _own("_ncx2_isf"), lambda x, _p, df, nc: -1 / _noncentral_density(x, df, nc), "df",
+                   lambda x, _p, df, nc: _noncentral_density(x, df + 2, nc) / _noncentral_density(x, df, nc),
+                   spec=types.by_scipy("_ncx2_isf"))
 
 # -- beta, binomial and negative binomial distributions
 
@@ -312,11 +325,6 @@ def _tukey_by_power(y: Array, lam: Any) -> Any:
 
 
 tklmbda = special("tklmbda", lambda y, _x, lam: _tukey_slope(y, lam), lambda y, _x, lam: _tukey_by_power(y, lam))
-
-
-def _own(name: str) -> Callable[..., Any]:
-    """Return a private function of SciPy's, from its own distributions: a negative density."""
-    return lambda *args: getattr(needed("scipy.special._ufuncs"), name)(*args)
 
 
 kolmogorov_slope = _slopes("kolmogorov_slope", _own("_kolmogp"), "y", spec=types.by_scipy("_kolmogp"))

@@ -53,11 +53,12 @@ TRACED = {
         kappa3 kappa4 kstat kstatvar kurtosis kurtosistest laplace laplace_asymmetric levene levy levy_l linregress
         lmoment log loggamma logistic loglaplace lognorm logser loguniform lomax make_distribution matrix_normal
         matrix_t maxwell median_abs_deviation mielke mode moment monte_carlo_test moyal multinomial
-        multivariate_normal multivariate_t mvsdist nakagami nbinom norm normal_inverse_gamma normaltest norminvgauss
-        obrientransform order_statistic pareto pearson3 pearsonr permutation_test planck pmean pointbiserialr poisson
-        poisson_means_test power_divergence powerlaw powerlognorm powernorm ppcc_max ppcc_plot probplot quantile
-        rayleigh rdist recipinvgauss reciprocal rel_breitwigner rice scoreatpercentile sem semicircular sigmaclip skew
-        skewcauchy skewnorm skewtest t theilslopes tmax tmean tmin trapezoid triang trim1 trim_mean trimboth
+        multivariate_normal multivariate_t mvsdist nakagami nbinom ncx2 norm normal_inverse_gamma normaltest
+        norminvgauss obrientransform order_statistic pareto pearson3 pearsonr permutation_test planck pmean
+        pointbiserialr poisson poisson_means_test power_divergence powerlaw powerlognorm powernorm ppcc_max ppcc_plot
+        probplot quantile rayleigh rdist recipinvgauss reciprocal rel_breitwigner rice scoreatpercentile sem
+        semicircular sigmaclip skew
+        skellam skewcauchy skewnorm skewtest t theilslopes tmax tmean tmin trapezoid triang trim1 trim_mean trimboth
         truncexpon truncnorm truncpareto truncweibull_min tsem tstd ttest_1samp ttest_ind ttest_ind_from_stats
         ttest_rel tukeylambda tvar uniform variation vonmises vonmises_line wald wasserstein_distance weibull_max
         weibull_min wishart wrapcauchy yeojohnson yeojohnson_llf yeojohnson_normmax yeojohnson_normplot yulesimon zmap
@@ -113,7 +114,7 @@ REFUSED = {
         "its density is compiled code, or has no derivative by a parameter":
             """
             gausshyper genhyperbolic geninvgauss invwishart ksone kstwo kstwobign landau levy_stable ncf
-            nchypergeom_fisher nchypergeom_wallenius nct ncx2 poisson_binom skellam studentized_range truncate
+            nchypergeom_fisher nchypergeom_wallenius nct poisson_binom studentized_range truncate
             vonmises_fisher zipf zipfian""",
         "compiled code":
             """

@@ -211,6 +211,8 @@ def _listener(fn: Callable[..., Any], meaning: Any) -> Callable[..., Any]:
                 if issubclass(kind, (list, tuple)) and holds_traced(arg):
                     return apply(tracers[-1], fn, args, kwargs)
                 alone = alone and kind in ORDINARY
+            if kwargs and any(issubclass(type(x), (list, tuple)) and holds_traced(x) for x in kwargs.values()):
+                return apply(tracers[-1], fn, args, kwargs)
             if not alone and not PROXIES.isdisjoint(map(type, shown := [*map(shown_array, args)])):
                 return fn(*shown, **kwargs)
         return fn(*args, **kwargs)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.errors import ConcretizationError, user_location
 from tapegrad.numbers.formatting import PYTHON, plain
 from tapegrad.rules.activity import carries_no_gradient, differentiated, give_up
 from tapegrad.rules.op import Traced
@@ -63,9 +64,23 @@ def taken(x: Any) -> Any:
 
 
 def with_plain_arguments(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls another with plain numbers."""
+    """Return a function that calls another with plain numbers. One that stays traced, and that it does not accept, ends
+    the trace: the program may handle a TypeError, which the plain number does not raise.
+    """
     def call(*args: Any, **kwargs: Any) -> Any:
-        return fn(*map(taken, args), **{name: taken(x) for name, x in kwargs.items()})
+        args, kwargs = tuple(map(taken, args)), {name: taken(x) for name, x in kwargs.items()}
+        try:
+            return fn(*args, **kwargs)
+        except TypeError as err:
+            held = next((x for x in (*args, *kwargs.values()) if isinstance(x, Traced)), None)
+            if held is None:
+                raise
+            said = str(err).replace(type(held).__name__, "a traced value")
+            refusal = ConcretizationError(
+                f"{fn.__module__}.{fn.__name__} does not accept a traced value, and raised: {said}", user_location(),
+                f"compute in floats, without {fn.__name__}; tg.value(x) drops the gradient on purpose")
+            held._tracer.refuse(refusal)
+            raise refusal from err
     return call
 
 

@@ -184,6 +184,9 @@ def _roots(stack: list[Any], near: dict[int, Any], alone: Collection[int]) -> li
                 roots += [] if is_installed(file_of(x)) else [x]
         elif kind is Op:
             roots.append(x)
+        elif kind is GeneratorType and not x.gi_running and x.gi_frame is not None:
+            check_waiting(x, x.gi_frame.f_globals)
+            stack += _held(x)
         elif kind is dict and _is_namespace(x):  # __loader__ leads to all that imports
             near.update({id(x): x} if replaced(x) else {})
         elif kind is dict and all(type(value) in PROXIES or type(value) in _PLAIN for value in x.values()):

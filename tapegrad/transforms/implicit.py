@@ -23,7 +23,7 @@ from tapegrad.numbers.lazy import needed, torch
 from tapegrad.numbers.tensors import is_tensor, on_host
 from tapegrad.ops.solver import Solver
 from tapegrad.rules.activity import activity
-from tapegrad.rules.op import Op
+from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.registry import refused
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.context import DEFAULT
@@ -31,7 +31,7 @@ from tapegrad.trace.tracer import record
 from tapegrad.transforms.reverse import sweep, taken
 from tapegrad.transforms.seed import start
 from tapegrad.transforms.vmap import vmap
-from tapegrad.tree.flatten import is_leaf
+from tapegrad.tree.flatten import flatten, is_leaf
 
 DENSE = 512  # number of unknowns above which no matrix of the derivative is built
 FEW = 3  # number of its rows below which a batch does not pay off
@@ -117,6 +117,15 @@ class Objective:
     def __call__(self, u: Any, given: Any) -> Any:
         solver, unknowns = self.equations.solver, self.equations.unknowns
         return solver.residual(unknowns.solution(u), *given)
+
+
+def called(fn: Callable[..., Any], *args: Any) -> Any:
+    """Return `fn(*args)`; of traced arguments by a trace of its own, in which alone the program's functions may run."""
+    leaves: list[Any] = []
+    flatten(args, "", leaves, [], given=True)
+    if not any(isinstance(leaf, Traced) for leaf in leaves):
+        return fn(*args)
+    return record(fn, args, {}, DEFAULT, grad=True, replays=False).result.val
 
 
 def pulled(tape: Tape, seed: Any, places: Collection[int]) -> list[Any]:

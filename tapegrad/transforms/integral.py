@@ -27,7 +27,7 @@ from tapegrad.tape.tape import Tape, value_of
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.control_dependence import agree, poles_of, side
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.implicit import flat, pulled
+from tapegrad.transforms.implicit import called, flat, pulled
 from tapegrad.transforms.jumps import Path, check_jumps, check_poles
 from tapegrad.transforms.vmap import vmap
 from tapegrad.tree.flatten import Structure, flatten
@@ -62,9 +62,8 @@ def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[i
     at: Limits = solver.limits(*into.build(list(range(len(leaves)))))  # type: ignore[misc]  # the places of the limits
     for sign, x, place in ((-1.0, limits.a, at.a), (1.0, limits.b, at.b)):
         if place in wrt and math.isfinite(plain(x)):
-            found[wrt.index(place)] = found[wrt.index(place)] + sign * ops.sum(
-                dy * as_array(solver.residual(x, *given))
-            )
+            there = called(_Integrand(solver), x, given)
+            found[wrt.index(place)] = found[wrt.index(place)] + sign * ops.sum(dy * there)
     return found
 
 

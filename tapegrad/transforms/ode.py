@@ -31,7 +31,7 @@ from tapegrad.tape.tape import Call, Guard, Operation, Tape, value_of
 from tapegrad.trace.context import DEFAULT
 from tapegrad.trace.control_dependence import agree, poles_of, side, steering
 from tapegrad.trace.tracer import record
-from tapegrad.transforms.implicit import FEW, flat, pulled
+from tapegrad.transforms.implicit import FEW, called, flat, pulled
 from tapegrad.transforms.jumps import check_path
 from tapegrad.transforms.vmap import vmap
 from tapegrad.tree.flatten import Structure, flatten, leaves_of
@@ -139,7 +139,7 @@ def _columns(solver: Solver, given: Any, wrt: Sequence[int]) -> _Columns:
     n = shape_of(start)[0]
     first = [np.eye(n)] if START in wrt else [np.empty((n, 0))]
     if TIMES in wrt:
-        first.append(ops.reshape(-Slope(solver)(times[0], start, rest), (n, 1)))
+        first.append(ops.reshape(-called(Slope(solver), times[0], start, rest), (n, 1)))
     places = tuple([i for i in wrt if i > TIMES])
     return _Columns(ops.concat(*first, axis=1) if len(first) > 1 else first[0], places, _parameters(places, rest))
 
@@ -151,7 +151,7 @@ def _at_times(solver: Solver, y: Any, given: Any) -> tuple[list[int], Any]:
     _, times, *rest = given
     count = shape_of(y)[0]
     at = list(range(count)) if shape_of(times)[0] == count else [0, -1]
-    return at, [Slope(solver)(times[k], y[k], rest) for k in at]
+    return at, [called(Slope(solver), times[k], y[k], rest) for k in at]
 
 
 def gradients(solver: Solver, y: Any, dy: Cotangent, given: Any, wrt: Sequence[int]) -> list[Any]:

@@ -8,7 +8,7 @@ import numbers
 from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 from weakref import ProxyTypes, ReferenceType
 
@@ -342,7 +342,7 @@ class Walk:
         if found is None:
             if isinstance(x, (np.ndarray, array)) or is_sparse(x) or is_foreign_array(x):
                 self.opaque.append((label, x))
-            elif callable(x):
+            elif callable(x) or type(x) is GeneratorType:
                 self.called.append(x)
             part = Made(x) if self.original is not None and isinstance(x, (np.ndarray, array)) else fixed(x)
             if not isinstance(x, (FunctionType, BuiltinFunctionType, type)):

@@ -17,6 +17,7 @@ from tapegrad.numbers.nested import tuple_of
 from tapegrad.numbers.object_state import settings_of
 from tapegrad.numbers.quantities import Measure, measure_of, quantities_of
 from tapegrad.tree.copies import base_of, beside, class_of, code_of, dict_of, empty_like, space_of
+from tapegrad.tree.dicts import STR, Names, dict_with
 from tapegrad.tree.ways import rebound_to
 
 GRADIENT = -1  # memo key of the unit of the differentiated value, in a mirror of gradients
@@ -127,7 +128,6 @@ class Level(NamedTuple):
 
 _PLAIN: dict[type, Callable[[Any, Any], Any]] = {tuple: lambda metadata, parts: tuple(parts),
                                                  list: lambda metadata, parts: list(parts)}
-_STR = frozenset([str])
 
 
 def is_container(x: Any) -> bool:
@@ -138,20 +138,14 @@ def is_container(x: Any) -> bool:
     return not optree.tree_is_leaf(x, none_is_leaf=True, namespace=NAMESPACE)
 
 
-def _dict_of(metadata: tuple[list[str], list[str]], parts: Iterable[Any]) -> dict[str, Any]:
-    """Return a dict from its keys in sorted order and in its own."""
-    names, order = metadata
-    return {**dict.fromkeys(order), **dict(zip(names, parts))}
-
-
 def level(x: Any) -> Level:
     """Flatten one level of a container; tuples, lists and dicts with names as keys much faster than optree does."""
     make = _PLAIN.get(type(x))
     if make is not None:
         return Level(x, None, range(len(x)), make)
-    if type(x) is dict and _STR.issuperset(map(type, x)):
-        names = sorted(x)
-        return Level([x[name] for name in names], (names, [*x]), names, _dict_of)
+    if type(x) is dict and STR.issuperset(map(type, x)):
+        names = Names(x)
+        return Level([x[name] for name in names], names, names, dict_with)
     if type(x) is slice:
         return Level((x.start, x.stop, x.step), None, ("start", "stop", "step"), lambda metadata, parts: slice(*parts))
     measure = measure_of(x)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.special as sp
 
-from tapegrad.ops.distribution import betainc_by_a, betainc_by_b
+from tapegrad.ops.distribution import betainc_by_a, betainc_by_b, ncx2_isf, ncx2_pdf, ncx2_sf
 from tapegrad.trace.lazy_frontends import register_imported
 from tests.cases.case import Case, draw
 
@@ -86,6 +86,7 @@ CASES = [
     Case("carlson", lambda x: sp.elliprd(x, x, x), [(draw(2, low=0.5),)]), Case("gammasgn", lambda x: sp.gammasgn(x) * x, [(draw(3) + 0.1,)]),
     Case("betainc_by_a", lambda x: betainc_by_a(1.5, 2.5, x), [(np.array([0.3, 0.4]),)], smooth=False),
     Case("betainc_by_b", lambda x: betainc_by_b(1.5, 2.5, x), [(np.array([0.3, 0.4]),)], smooth=False),
+    *[Case(op.__name__, lambda x, nc, op=op: op(x, 3.0, nc), [(np.array([0.3, 0.4]), np.array([1.5, 0.7]))], smooth=False) for op in (ncx2_pdf, ncx2_sf, ncx2_isf)],
     # -- banded and Toeplitz matrices
     Case("eigvals_banded", lambda ab: sl.eigvals_banded(ab) + sl.eigvalsh_tridiagonal(ab[1], ab[0, 1:]), [(BAND[:2],)], ops=("multiply",)),
     Case("facts", lambda a: a * (sl.bandwidth(a)[0] + sl.issymmetric(a) + sl.ishermitian(a)), [(draw(3, 3),)], ops=("multiply",), smooth=False),

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+STEPS = "m=sys.modules['two_steps']=types.ModuleType('two_steps'); m.sub=types.ModuleType('two_steps.sub'); m.sub.rate=2.0; TABLE={'k': 'two_steps'}\n"
 PROGRAMS: dict[str, tuple[str, str, str]] = {
+    "module by a table and two steps": (STEPS, "x*sys.modules[TABLE['k']].sub.rate", "m.sub.rate=2.0+k//3"),
+    "module imported by a computed name and two steps": (STEPS, "x*importlib.import_module(TABLE['k']).sub.rate", "m.sub.rate=2.0+k//3"),
+    "module imported by dunder and two steps": (STEPS, "x*__import__(TABLE['k']).sub.rate", "m.sub.rate=2.0+k//3"),
+    "module that is a default and two steps": (STEPS + "def f(x, conf=m): return x*getattr(conf, 'su'+'b').rate", "", "m.sub.rate=2.0+k//3"),
+    "module by reduce and two steps": (STEPS, "x*functools.reduce(getattr, 'sub.rate'.split('.'), sys.modules[TABLE['k']])", "m.sub.rate=2.0+k//3"),
+    "module in an object and two steps": (STEPS + "class O: pass\no=O(); o.conf=m", "x*o.conf.sub.rate", "m.sub.rate=2.0+k//3"),
     "attribute of the metaclass": ("class M(type): rate=2.0\nclass A(metaclass=M): pass", "x*A.rate", "M.rate=2.0+k//3"),
     "literal getattr of class later": ("class A: pass", "x*getattr(A,'rate',1.0)", "if k==4: A.rate=5.0"),
     "attribute of function that runs": ("def g(x): return x*2.0", "g(x)*getattr(g,'rate',1.0)", "g.rate=2.0+k//3"),

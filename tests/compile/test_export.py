@@ -136,3 +136,11 @@ def test_what_is_written_through_views_is_exported() -> None:
     value, (_, dx) = names["exported"](x + 1.0)
     expected, (_, exact) = tg.grad(written_through, x + 1.0)
     assert value == expected and np.array_equal(dx, exact)
+
+
+def test_a_guard_on_the_class_of_a_result() -> None:
+    def f(x: Any) -> Any:
+        return (np.unique(x) * 2).sum() if isinstance(np.unique(x), np.ndarray) else x.sum()
+    x, space = np.array([1.0, 2.0, 3.0]), dict[str, Any]()
+    exec(tg.trace(f, x)[1].to_python("f"), space)
+    assert space["f"](x + 1) == f(x + 1)

@@ -17,6 +17,7 @@ import datetime
 import decimal
 import enum
 import functools
+import gc
 import importlib
 import inspect
 import itertools
@@ -147,6 +148,9 @@ libconf=types.ModuleType('libconf'); libconf.RATE=2.0; libconf.__file__=lib.__fi
 exec(compile('def rate(module): return module.__dict__[chr(82)+chr(65)+\\'TE\\']', lib.__file__, 'exec'), lib.__dict__)
 from libcomputes import rate
 """, "x*rate(libconf)", "libconf.RATE=5.0 if k==4 else 2.0"),
+    "an equal tuple": ("T=(1,2.5); U=T", "x*(2.0 if T is U else 5.0)", "T=tuple([1,2.5]) if k==4 else U"),
+    "an equal text": ("T='abc def'; U=T", "x*(2.0 if T is U else 5.0)", "T=''.join(['abc',' def']) if k==4 else U"),
+    "another nan": ("N=float('nan'); V=N; L=[N]", "x*(2.0 if V in L else 5.0)", "V=float('nan') if k==4 else N"),
     "a function that is replaced": ("S=np.sin", "x*np.sin(1.0)", "np.sin=(lambda x: 5.0) if k==4 else S"),
 }
 
@@ -171,6 +175,19 @@ def test_a_warning_that_is_always_shown_is_shown_by_traced_calls_alone() -> None
         warnings.simplefilter("always")
         assert [step(float(k)) for k in range(6)] == [float(k * k) for k in range(6)]
     assert len([w for w in said if str(w.message) == "beware"]) < 6 - 1 == step.stats.hits  # type: ignore[attr-defined]
+
+
+def test_what_a_program_drops_is_kept_alive() -> None:
+    class Rate:
+        value = 2.0
+    rate = Rate()
+    seen, held = weakref.ref(rate), {"rate": rate}
+    step = tg.compile(lambda x: x * held["rate"].value, warmup=1)
+    assert [step(float(k)) for k in range(3)] == [0.0, 2.0, 4.0]
+    held["rate"] = Rate()
+    del rate
+    gc.collect()
+    assert seen() is not None
 
 
 def test_what_steers_and_is_no_input_is_named_once() -> None:
@@ -597,6 +614,7 @@ def test_objects_that_answer_for_every_attribute_are_not_asked() -> None:
     assert [step(float(x)) for x in range(4)] == [(2.0 * x, 2.0) for x in range(4)] and step.stats.hits
 
 
+@pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")  # of NumPy 2.5
 @pytest.mark.parametrize(("name", "value"), [("shape", (4, 1)), ("dtype", np.dtype(np.int64))])
 @pytest.mark.parametrize("f", [lambda a, x: x.sum() * (3.0 if a.ndim > 1 or a.dtype != float else 2.0), lambda a, x: (a * x[0]).sum()])
 @pytest.mark.parametrize("after", [2, 3])

@@ -151,3 +151,10 @@ def test_no_code_of_the_class_of_a_named_tuple_runs_twice(way: str) -> None:
         found, (value, slope) = made(x), step(point)
         assert (found.x, found.y[0], *found.y[1]) == (2 * x, x, 2 * x, x) and type(found) is type(found.y[1]) is type(slope) is Doubling
         assert value == 6.0 and tuple(slope) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize("f", [lambda x: x.dtype, lambda x: np.result_type(x, 1), lambda x: (x.dtype, x.dtype.type), lambda x: np.dtype("f4")])
+def test_a_dtype_that_is_returned_is_a_dtype(f: Any) -> None:
+    for options in WAYS.values():
+        step = tg.compile(f, **options)
+        assert [repr(step(np.ones(2))) for _ in range(3)] == [repr(f(np.ones(2)))] * 3

@@ -373,6 +373,18 @@ def test_of_elements_that_tie_every_backend_takes_the_same(f: Any) -> None:
         np.testing.assert_array_equal(one, tg.grad(f, a)[1][1])
 
 
+@pytest.mark.parametrize("f", [
+    lambda x: np.percentile(x, np.array([30.0, 60.0])).sum(), lambda x: np.quantile(x, np.linspace(0, 1, (x > 0.5).sum() + 2)[1:-1].tolist()).sum(),
+    lambda x: np.nanquantile(x, np.argsort(x)[:3] / 7).sum(),
+])
+def test_quantiles_at_numbers_that_the_program_makes(f: Any) -> None:
+    x, step = np.array([0.1, 0.4, 0.7, 1.1, 1.3, 1.8]), tg.value_and_grad(f, warmup=1)
+    for at in (x, x * 1.1, x[::-1] * 1.2, x * 1.3):
+        value, slope = step(at)
+        assert value == pytest.approx(f(at), rel=1e-15)
+        np.testing.assert_allclose(slope, [(f(at + h) - f(at - h)) / 2e-6 for h in 1e-6 * np.eye(6)], atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("f", "good", "bad"), [
     (lambda x: cmath.exp(x), 1.5, 1e6), (lambda x: cmath.log(x), 1.5, 0.0), (lambda x: cmath.sinh(x), 1.0j, 1e4 + 0j), (lambda x: cmath.exp(x), float("inf"), 1e6),
@@ -592,3 +604,11 @@ def test_objects_that_show_themselves_as_arrays_are_indices() -> None:
     for k in (1.0, 1.1, 1.2):
         found = [(f(k * x + e) - f(k * x - e)) / 2e-6 for e in 1e-6 * np.eye(3)]
         assert np.allclose(step(k * x)[1], found, rtol=1e-6) and np.allclose(tg.gradient(f, k * x)[-1], found, rtol=1e-6)
+
+
+@pytest.mark.parametrize("f", [
+    lambda a, b: np.bincount([0, 1, 1], weights=[a, b, 2.0]).prod(), lambda a, b: np.interp(x=0.5, xp=[0.0, 1.0], fp=[a, b]) ** 2, lambda a, b: np.dot(a=[a, 2.0], b=[b, a]),
+    lambda a, b: np.trapezoid([1.0, a], x=[b, 5.0]), lambda a, b: np.stack(arrays=[[a, b], [b, 1.0]]).prod(), lambda a, b: np.linalg.norm(x=[a, b]), lambda a, b: np.cov([1.0, 2.0, 4.0], aweights=[a, b, 1.0])])
+def test_lists_of_traced_numbers_by_keyword(f: Any) -> None:
+    check_grads(f, 1.5, 2.5)
+    assert tg.trace(f, 1.5, 2.5)[1].play(2.0, 3.0) == f(2.0, 3.0)

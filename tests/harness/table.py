@@ -28,6 +28,7 @@ from tapegrad.transforms.taylor import coefficients
 from tapegrad.tree.flatten import flatten, leaves_of
 from tests.cases import chosen
 from tests.cases.case import Case
+from tests.harness import facts
 from tests.harness.compare import assert_close, same, same_spec
 from tests.harness.on_device import on_device
 from tests.harness.on_torch import on_tensors, on_torch, tape_on_torch
@@ -389,7 +390,7 @@ MODES: dict[str, Mode] = {
     "primitivized": Mode(primitivized, 1, 3), "other dtypes": Mode(other_dtypes, 1, 3), "exported": Mode(exported, 1, 3), "saved": Mode(saved, 1, 3),
     "without values": Mode(without_values, 1, 3), "retained": Mode(retained, distinct=False), "summed": Mode(summed, 1, 3, distinct=False),
     "dropped": Mode(dropped, 1, 3), "on torch": Mode(on_torch, 1, 3), "tape on torch": Mode(tape_on_torch),
-    "on a device": Mode(on_device, 1, 10),
+    "on a device": Mode(on_device, 1, 10), "types": Mode(facts.types, 2, 2, distinct=False), "memory": Mode(facts.memory, 1, 3),
 }
 CHOSEN = {name: chosen(mode.new, mode.every, mode.distinct) for name, mode in MODES.items()}
 

@@ -1,15 +1,13 @@
-"""What type an op says that comes out, held against what it returns: every op, for each kind of argument."""
+"""What type an op says that comes out: of every dtype, of indices and of tensors. Of each op's cases it is a mode of the harness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tapegrad as tg
 from tapegrad import ops
 from tapegrad.rules.facts import FRESH
 from tapegrad.rules.op import OPS, UNTYPED, Op
@@ -17,89 +15,10 @@ from tapegrad.rules.registry import define
 from tapegrad.rules.types import Unknown, is_by_value, spec_of_call
 from tapegrad.rules.types.layout import view_strides
 from tapegrad.tape.spec import NOTHING, Spec, spec_of
-from tapegrad.tape.tape import Call, Constant, Operation, Tape, value_of
-from tapegrad.testing import contract
-from tests.cases import samples
-from tests.cases.case import Case
-from tests.cases.over import over
 from tests.harness.compare import same_spec
+from tests.harness.facts import check_type
 
-DRAWS = {"draw", "default_rng"}
 BY_VALUE = {"pow", "eig", "sqrtm", "logm"}  # a negative base, a rotation: other numbers give another type
-HANGS = {"pro_rad1", "pro_ang1", "obl_rad1", "obl_ang1"}  # SciPy's loops may have no end for numbers that are no parameters
-
-
-def is_real(x: Any) -> bool:
-    return isinstance(x, (float, np.floating)) or (isinstance(x, np.ndarray) and x.dtype.kind == "f")
-
-
-def cast(dtype: Any) -> Callable[[Any], Any]:
-    def to(x: Any) -> Any:
-        return x.astype(dtype) if isinstance(x, (np.ndarray, np.generic)) and is_real(x) and np.isfinite(x).all() else x
-    return to
-
-
-KINDS: dict[str, Callable[[Any], Any]] = {
-    "recorded": lambda x: x,
-    "0-d": lambda x: np.array(x) if is_real(x) and not np.ndim(x) else x,
-    "Python": lambda x: float(x) if is_real(x) and not np.ndim(x) else x,
-    "NumPy": lambda x: np.float32(x) if type(x) is float else x,
-    "float32": cast(np.float32), "int64": cast(np.int64), "int8": cast(np.int8),
-    "complex": lambda x: x * (1 + 0j) if is_real(x) else x,
-    "strided": lambda x: np.repeat(x, 2, 0)[::2] if isinstance(x, np.ndarray) and x.ndim else x,
-    "Fortran": lambda x: np.asfortranarray(x) if isinstance(x, np.ndarray) else x,
-    "turned": lambda x: np.stack([x] * 3).swapaxes(0, -1) if is_real(x) and np.ndim(x) else x,
-    "empty": lambda x: x[:0] if isinstance(x, np.ndarray) and x.ndim else x,
-}
-
-
-def check(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], known: list[bool]) -> int:
-    """Check the type of a call of arguments of each kind, but those that are `known`; return how many were told."""
-    told = 0
-    for kind, of_kind in KINDS.items():
-        xs = tuple([x if fixed and not is_real(x) else of_kind(x) for x, fixed in zip(args, known)])
-        if kind != "recorded" and all(a is b for a, b in zip(args, xs)):
-            continue
-        try:
-            real = spec_of(op.run(*xs, **kwargs))
-        except Exception:  # it takes none of this kind
-            continue
-        found = spec_of_call(op, [x if fixed else spec_of(x) for x, fixed in zip(xs, known)], kwargs)
-        if found is not NOTHING:
-            told += 1
-            assert same_spec(found, real), f"{op.__name__} of {kind} arguments {list(map(spec_of, xs))} {kwargs} is {real} {real.strides} {real.parts}, not {found} {found.strides} {found.parts}"
-        elif kind == "recorded":
-            assert hasattr(op.spec, "why") or is_by_value(op.spec), f"{op.__name__} does not say what comes of {list(map(spec_of, xs))} {kwargs}"
-    return told
-
-
-def tapes(case: Case, args: tuple[Any, ...]) -> Iterator[Tape]:
-    """Yield the tape of a case, and that of its gradient."""
-    with suppress(Exception):
-        yield tg.trace(case.fn, *args)[1]
-        yield tg.flatgrad(tg.trace(lambda *xs: contract(case.fn(*xs)), *args)[1])
-
-
-SEEN: set[Any] = set()
-
-
-@pytest.mark.filterwarnings("ignore")
-@over(samples(2, 2, distinct=False))
-def test_what_type_comes_out(case: Case, chosen: list[Any]) -> None:
-    for args in chosen:
-        for tape in tapes(case, args):
-            for op in tape.ops:
-                if type(op) is not Call or OPS.get(getattr(op.fn, "__name__", "")) is not op.fn or op.fn.__name__ in DRAWS | HANGS:
-                    continue
-                values = tuple(map(value_of, op.args))
-                known = [not isinstance(x, Operation) or type(x) is Constant for x in op.args]
-                key = op.fn.__name__, repr(op.kwargs), *[(spec_of(x), getattr(x, "strides", None)) if not fixed else repr(x) for x, fixed in zip(values, known)]
-                if key not in SEEN:
-                    SEEN.add(key)
-                    with np.errstate(all="ignore"):
-                        check(op.fn, values, op.kwargs, known)
-
-
 X = np.arange(1.0, 7.0).reshape(2, 3)
 NUMBERS = [X, X.astype(np.float32), X.astype(complex), X.astype(np.int8), X > 2, X[:1], X[:, :1], X[0], X.reshape(1, 2, 3), X.T.copy().T, np.ones((0, 3)), 2, 2.0, True,
            1j, np.float32(2), np.int64(2), np.ones(()), np.float16(1), np.ones(2, np.uint8)]
@@ -137,9 +56,9 @@ def test_an_op_whose_type_depends_on_values_says_so() -> None:
 def test_a_wrong_family_is_found() -> None:
     for family in (lambda x: spec_of(1.0), lambda x: spec_of(X.astype(np.float32)), lambda x: spec_of(X[0]), lambda x: spec_of(X.T.copy().T)):
         with pytest.raises(AssertionError, match="wrong of recorded arguments"):
-            check(Op("wrong", lambda x: x + 1, spec=family), (X,), {}, [False])
+            check_type(Op("wrong", lambda x: x + 1, spec=family), (X,), {}, [False])
     with pytest.raises(AssertionError, match="does not say"):
-        check(Op("silent", lambda x: x + 1, spec=lambda x: [][0]), (X,), {}, [False])
+        check_type(Op("silent", lambda x: x + 1, spec=lambda x: [][0]), (X,), {}, [False])
 
 
 def test_a_call_that_would_be_refused_has_no_type() -> None:

@@ -27,6 +27,15 @@ HELD = [math.sin]
 # Python 3.10 keeps no columns: only a dotted name is known there
 SUBSCRIPT = "vars(math)['sin'] of test_concretize.py" if sys.version_info >= (3, 11) else "a C function"
 
+
+
+def handled(x: Any) -> Any:
+    try:
+        return float(decimal.Decimal(x)) * x
+    except TypeError:
+        return x
+
+
 CASES: list[tuple[Callable[[Any], Any], Any, str, str]] = [
     (lambda x: float(x), 2.0, "float asked for a plain float", "leave the float"),
     (lambda x: complex(x, x), 2.0, "complex asked for a plain complex number", "a + 1j * b"),
@@ -39,6 +48,7 @@ CASES: list[tuple[Callable[[Any], Any], Any, str, str]] = [
     (lambda x: CloughTocher2DInterpolator(np.eye(3)[:, :2], x)(0.5, 0.5), X, "CloughTocher2DInterpolator", "@tg.primitive"),
     (lambda x: pypocketfft.c2c(x, (0,)), X, "c2c does not accept a traced value", "tg.differences(c2c)"),
     (lambda x: decimal.Decimal(x), 2.0, "decimal.Decimal does not accept a traced value", "tg.value(x)"),
+    (lambda x: handled(x), 2.0, "decimal.Decimal does not accept a traced value", "without Decimal"),
     (lambda x: json.dumps({"x": x}), 2.0, "called in json.encoder", "tg.value(x)"),
     (lambda x: memoryview(x), X, "memoryview does not accept a traced value", "tg.value(x)"),
     (lambda x: bytes(x), 2.0, "bytes does not accept a traced value", "tg.value(x)"),

@@ -105,6 +105,11 @@ def in_degrees_by_name(x, kind=float): return kind.__new__(Degrees, x) * 2
 def differentiated(x):
     import tapegrad
     return float(tapegrad.gradient(lambda y: float(y) ** 3, x)[0])
+def speed(y): return float(y[0]) ** 0.5
+def of_solver(x):
+    from scipy.integrate import quad, solve_ivp
+    until = solve_ivp(lambda t, y: [speed(y)], (0.0, 9.0), [x], events=lambda t, y: float(y[0]) - 4.0, rtol=1e-10, atol=1e-10)
+    return until.t_events[0][0] * quad(lambda t: speed([t + 1.0]), 0.0, x)[0]
 class Field(np.ndarray):
     def __float__(self): return float(np.asarray(self)) / 100
     def same(self): return type(self) is Field
@@ -151,7 +156,7 @@ def test_arrays_of_a_class(package: ModuleType) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ["single", "of_numpy", "by_name", "of_complex", "of_complex128", "of_dtypes", "of_map",
-                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point", "of_absent",
+                                  "of_objects", "of_arrays", "of_objects_in_objects", "exact", "inner", "operators", "point", "of_absent", "of_solver",
                                   *(["of_variable", "of_variables", "of_loads", "of_made", "of_table"] if VARIABLES else [])])
 def test_conversions_keep_the_gradient(package: ModuleType, name: str) -> None:
     fn = getattr(package, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import inspect
 import math
@@ -198,9 +199,34 @@ def test_a_function_is_found_wherever_it_is_held(name: str) -> None:
     assert step.stats.hits == 3 or name == "singledispatch"  # which asks a weak table
 
 
+class Numbers:
+    """An object with numbers, and whatever else is given."""
+
+    def __init__(self, **more: Any) -> None:
+        self.w = 2.0
+        vars(self).update(more)
+
+
+class Acting:
+    act = staticmethod(math.sin)
+
+    def apply(self, x: float) -> float:
+        return self.act(x)
+
+
+class Choice(enum.Enum):
+    ONLY = 1
+
+    def apply(self, x: float) -> float:
+        return math.sin(x)
+
+
 @pytest.mark.parametrize(("f", "held"), [
     (lambda f, x: f(x), math.sin), (lambda t, x: t["f"](x), {"f": math.sin}), (lambda t, x: t[0](x), [math.sin]), (lambda t, x: t[0][0](x), ([math.sin],)),
-    (lambda o, x: o(x), h.Layer(math.sin)),
+    (lambda o, x: o(x), h.Layer(math.sin)), (lambda o, x: o.at(x), types.SimpleNamespace(at=math.sin)), (lambda o, x: o.deep[0]["f"](x), Numbers(deep=[{"f": math.sin}])),
+    (lambda o, x: o.kind.act(x), Numbers(kind=Acting)), (lambda o, x: o.kind.act(x), Numbers(kind=Acting())), (lambda o, x: o.call(x), Numbers(call=Acting().apply)),
+    (lambda o, x: o.kind.apply(x), Numbers(kind=Choice.ONLY)), (lambda t, x: t["none"](x), collections.defaultdict(lambda: math.sin, a=1.0)),
+    (lambda o, x: o.part(x), Numbers(part=functools.partial(math.sin))), (lambda o, x: o.of.sin(x), Numbers(of=math)),
 ])
 def test_functions_among_the_arguments(f: Any, held: Any) -> None:
     assert tg.grad(f, held, 0.7)[1][2] == pytest.approx(math.cos(0.7))

@@ -15,6 +15,7 @@ import json
 import math
 import operator
 import pickle
+import runpy
 import sys
 import types
 import warnings
@@ -22,6 +23,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from datetime import timedelta as Days
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -372,6 +374,10 @@ FOUR = (4.0, 4.0)
 ASKS_THE_PROXY: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "id": (lambda x, n: id(n) == id(1), (1,)), "a list of nan": (lambda x, v: [v] == [np.nan], (np.nan,)), "a tuple": (lambda x, t: t is FOUR, (FOUR,)),
     "type in a text": (lambda x: eval("type(x) is float"), ()), "is in a text": (lambda x, n: eval("n is TWO"), (2,)),
+    "a file loaded by its path": (lambda x: runpy.run_path(str(Path(__file__).parent / "asks_for_types.py"))["is_float"](x), ()),
+    "a function that pickle finds": (lambda x: pickle.loads(b"cbuiltins\ntype\n.")(x) is float, ()),
+    "an operator by a computed name": (lambda x: getattr(1.0, "__l" + "t__")(x) is True, ()),
+    "an operator by methodcaller": (lambda x: operator.methodcaller("__lt__", x)(1.0) is True, ()),
     "size": (lambda x, n: sys.getsizeof(n) == sys.getsizeof(1), (1,)), "collector": (lambda x: gc.isenabled(), ()),
 }
 
@@ -381,6 +387,25 @@ def test_what_a_program_can_be_told_otherwise_is_what_docs_limits_lists(row: str
     asks, args = ASKS_THE_PROXY[row]
     assert asks(2.0, *args)
     assert tg.grad(lambda x, *args: x if asks(x, *args) else 3 * x, 2.0, *args, argnums=0)[0] == 6.0  # where this is 2.0, its line in the docs goes
+
+
+def asking() -> Any:
+    x = yield
+    while True:
+        x = yield type(x) is float
+
+
+@pytest.mark.parametrize("way", ["captured", "argument", "in an argument", "in a list", "its method"])
+def test_a_generator_that_began_before_and_asks_for_types_is_refused(way: str) -> None:
+    found = asking()
+    next(found)
+    held, send = [found], found.send
+    with pytest.raises(ConcretizationError, match="a generator that was started before the trace"):
+        if "argument" in way:
+            tg.grad(lambda x, g: x if g[0].send(x) else 3 * x, 2.0, (found,) if way == "argument" else held, argnums=0)
+        else:
+            tg.grad({"captured": lambda x: x if found.send(x) else 3 * x, "in a list": lambda x: x if held[0].send(x) else 3 * x,
+                     "its method": lambda x: x if send(x) else 3 * x}[way], 2.0)
 
 
 def test_what_a_tape_keeps_of_its_own_run_is_what_docs_limits_lists() -> None:

@@ -91,6 +91,10 @@ class Vendor:
             value = value.value  # equal to the member
         if type(value) in (bool, int, str, bytes, NoneType) or value is Ellipsis:
             return repr(value)
+        if type(value) is dict:
+            parts = [self.expression(part) for part in (*value, *value.values())]
+            pairs = zip(parts[:len(value)], parts[len(value):])
+            return None if None in parts else "{" + ", ".join(f"{key}: {part}" for key, part in pairs) + "}"
         if type(value) is slice:
             parts = [self.expression(part) for part in (value.start, value.stop, value.step)]
             return None if None in parts else f"slice({', '.join(map(str, parts))})"

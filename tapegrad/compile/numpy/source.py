@@ -118,7 +118,7 @@ class Writer(Texts):
     def other(self, x: Any) -> str:
         if isinstance(x, Operation):
             return self.expr[x]
-        return self.names.bind(x.type if isinstance(x, np.dtype) and x == np.dtype(x.type) else x)
+        return self.names.bind(x)
 
     def statement(self, op: Operation, text: str) -> None:
         """Append a statement, below a comment with the user's line unless that is the last one, and within
@@ -299,6 +299,8 @@ class Writer(Texts):
 
     def finished(self, op: Any) -> str:
         """Write a result, copied unless it owns its memory."""
+        if isinstance(op, np.dtype):  # `other` writes its class, which is faster as an argument
+            return self.names.bind(op)
         text = self.text(op)
         if not isinstance(op, Operation):
             return text

@@ -17,6 +17,7 @@ from tapegrad.numbers.kinds import Array, Axis
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import means
 from tapegrad.trace.guards import option
+from tapegrad.trace.plain_arguments import gives_up, loses
 from tapegrad.tree.flatten import leaves_of
 
 
@@ -128,10 +129,11 @@ def percent(q: Any) -> Any:
 
 
 def _plain(q: Array) -> Any:
+    """Return `q` as a plain array; the numbers of one that is made in the trace are guarded."""
     q = option(q)
-    if any(isinstance(leaf, Traced) for leaf in leaves_of(q)):
+    if any(isinstance(leaf, Traced) and loses(leaf) and not gives_up(leaf) for leaf in leaves_of(q)):
         raise _unknown("a quantile at a traced q", "tg.value(q), which drops the gradient with respect to q on purpose")
-    return np.asarray(q)
+    return np.asarray(static(q))
 
 
 def _at(x: Array, place: Any, weak: bool) -> Any:

@@ -13,7 +13,7 @@ from scipy.integrate import _bvp
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
-from tapegrad.frontends.scipy.optimize import Found, converged
+from tapegrad.frontends.scipy.results import converged, part_of
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, Cotangent
 from tapegrad.ops.shape import along
@@ -246,8 +246,9 @@ def solve_bvp(*args: Any, **kwargs: Any) -> Any:
     y, p, mesh = _parts(_BVP(given), given)
     mesh = ops.stop_gradient(mesh)
     slopes = as_array(given["fun"](mesh, y, *p))
-    return Found(sol=_bvp.create_spline(y, slopes, mesh, mesh[1:] - mesh[:-1]), p=p[0] if p else None, x=mesh, y=y,
-                 yp=slopes, success=True)
+    return part_of(_bvp.BVPResult, sol=_bvp.create_spline(y, slopes, mesh, mesh[1:] - mesh[:-1]),
+                   p=p[0] if p else None, x=mesh, y=y, yp=slopes, status=0, message=_bvp.TERMINATION_MESSAGES[0],
+                   success=True)
 
 
 refuse(si.nsum, why="the derivative of its formula for the integral to infinity is nan",

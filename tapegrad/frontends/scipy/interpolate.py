@@ -19,6 +19,7 @@ from scipy.special import comb
 
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
+from tapegrad.frontends.scipy.python_code import number
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced, holds_traced
@@ -182,7 +183,8 @@ def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
         raise UnknownFunction("splint with full_output is not supported", user_location(), "full_output=0")
     whole = si.BSpline(t, c[:len(t) - k - 1], k).antiderivative()
     low, high = t[k], t[len(t) - k - 1]
-    return whole(np.clip(b, low, high)) - whole(np.clip(a, low, high))
+    y = whole(np.clip(b, low, high)) - whole(np.clip(a, low, high))
+    return y if shape_of(y) else number(y)
 
 
 def _written(*args: Any) -> Any:

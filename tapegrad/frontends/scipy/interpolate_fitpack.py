@@ -16,7 +16,7 @@ import scipy.interpolate as si
 
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.interpolate import evaluate_spline, method, splint
-from tapegrad.frontends.scipy.python_code import run_with
+from tapegrad.frontends.scipy.python_code import number, run_with
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
@@ -57,7 +57,7 @@ def at_points(tx: Any, ty: Any, c: Any, kx: int, ky: int, *rest: Any) -> tuple[A
 
 def over_rectangle(tx: Any, ty: Any, c: Any, kx: int, ky: int, xa: Any, xb: Any, ya: Any, yb: Any) -> Any:
     sides = [splint(a, b, (t, np.eye(len(t) - k - 1), k)) for t, k, a, b in ((tx, kx, xa, xb), (ty, ky, ya, yb))]
-    return sides[0] @ _coefficients(tx, ty, c, kx, ky) @ sides[1]
+    return number(sides[0] @ _coefficients(tx, ty, c, kx, ky) @ sides[1])
 
 
 def derivatives(t: Any, c: Any, order: int, x: Any) -> tuple[Any, int]:

@@ -212,13 +212,12 @@ def det(a: Array, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 @means(sl.norm)
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
     x = as_array(a)
-    found = np.linalg.norm(x, ord, axis, keepdims)
-    of = plain(x)  # BLAS and LAPACK return Python numbers
-    is_lapack = of.ndim == 2 and ord in (1, np.inf) and (np.isfortran(of) or np.isfortran(of.T))
-    if axis is None and not keepdims and of.size and of.dtype.char in "fdFD" and (
-            is_lapack or (of.ndim == 1 and ord in (None, 2))):
-        return found.item()
-    return found
+    y, known = np.linalg.norm(x, ord, axis, keepdims), plain(x)
+    if dtype_of(x).char not in "fdFD" or not known.size or axis is not None or keepdims:
+        return y
+    vector = known.ndim == 1 and ord in (None, 2)
+    matrix = known.ndim == 2 and ord in (1, np.inf) and (np.isfortran(known) or np.isfortran(known.T))
+    return ops.item(y) if vector or matrix else y  # from BLAS and LAPACK, whose wrappers return Python numbers
 
 
 @means(sl.svd)
@@ -327,11 +326,11 @@ def pinv(a: Array, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fa
 @means(sl.lstsq)
 def lstsq(a: Array, b: Array, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False,
           check_finite: bool = True, lapack_driver: Any = None) -> Any:
-    right = as_array(b)
-    x, residues, rank, s = np.linalg.lstsq(as_array(a), right, np.finfo(float).eps if cond is None else cond)
+    x, residuals, rank, s = np.linalg.lstsq(as_array(a), as_array(b), np.finfo(float).eps if cond is None else cond)
     if lapack_driver == "gelsy":
-        return x, np.array([], dtype_of(x)), rank, None
-    return x, residues[0] if len(shape_of(right)) == 1 and shape_of(residues) == (1,) else residues, rank, s
+        return x, np.array([], x.dtype), ops.item(rank), None
+    single = len(shape_of(x)) == 1 and shape_of(residuals)[0]
+    return x, residuals[0] if single else residuals, ops.item(rank), s
 
 
 # -- functions of a matrix

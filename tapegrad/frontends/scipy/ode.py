@@ -16,7 +16,7 @@ from scipy.integrate._ivp import ivp, radau
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
-from tapegrad.frontends.scipy.optimize import Found, converged
+from tapegrad.frontends.scipy.results import converged
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
@@ -230,9 +230,10 @@ def solve_ivp(*args: Any, **kwargs: Any) -> Any:
 
     y, t, counts = solved(asked, how)
     t, y = (with_ends(t), y) if times is None else (asked[1:], y[:, 1:])
-    return Found(t=t, y=y, sol=Dense(begin, last, steps, at) if dense else None, t_events=t_events, y_events=y_events,
-                 status=status, nfev=counts[0], njev=counts[1], nlu=counts[2], message=ivp.MESSAGES[status],
-                 success=True)
+    nfev, njev, nlu = (ops.item(counts, i) for i in range(3))
+    return ivp.OdeResult(t=t, y=y, sol=Dense(begin, last, steps, at) if dense else None, t_events=t_events,
+                         y_events=y_events, nfev=nfev, njev=njev, nlu=nlu, status=status,
+                         message=ivp.MESSAGES[status], success=True)
 
 
 # -- the classes that take single steps

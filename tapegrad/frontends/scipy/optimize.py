@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, getclosurevars, signature
-from sys import _getframe
 from typing import Any
 
 import numpy as np
 import scipy.optimize as so
 
 from tapegrad import ops
-from tapegrad.errors import INTERNAL, UnknownFunction
 from tapegrad.frontends.common import as_array
+from tapegrad.frontends.scipy.results import converged, part_of
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
@@ -48,64 +47,6 @@ SIGNATURES = {fn: _signature(fn) for fn in (*BRACKETING, *NONLINEAR, *GLOBAL, *O
 Named = dict[str, Any]
 """The arguments of a solver's call by name."""
 
-STEPS = frozenset([
-    "nit", "nfev", "njev", "nhev", "nlu", "niter", "iterations", "function_calls", "flag", "method", "message",
-    "status", "jac", "hess", "hess_inv", "grad", "final_simplex", "direc", "optimality", "active_mask", "fjac", "qtf",
-    "r", "con", "slack", "eqlin", "ineqlin", "lower", "upper", "crossover_nit", "mip_dual_bound", "mip_gap",
-    "mip_node_count", "rms_residuals", "unbounded_sol"])
-
-
-def _refuse_steps(what: str) -> UnknownFunction:
-    return refused(f"the result's {what}", "a solver's internal steps are not recorded",
-                   "use the solution itself; or call the solver outside the trace")
-
-
-class Facts(dict[str, Any]):
-    """The differentiable ones of a solver's facts; questions about those of its steps, which are not on the tape, are
-    refused, and so is what shows whether they are there (the length, a loop) in the program.
-    """
-
-    def __contains__(self, name: Any) -> bool:
-        found = super().__contains__(name)
-        if not found and name in STEPS:
-            raise _refuse_steps(str(name))
-        return found
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self:
-            raise KeyError(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name) if name in self else default
-
-
-def _whole(name: str) -> Callable[..., Any]:
-    method = getattr(dict, name)
-
-    def read(self: Facts, *args: Any) -> Any:
-        if _getframe(1).f_code.co_filename not in INTERNAL:
-            raise _refuse_steps(f"{name}()".replace("__", ""))
-        return method(self, *args)
-    return read
-
-
-for _name in ("__len__", "__iter__", "__eq__", "keys", "values", "items", "copy", "__or__", "__ror__"):
-    setattr(Facts, _name, _whole(_name))
-
-
-class Found(Facts, so.OptimizeResult):  # type: ignore[misc]
-    """A solver's solution, differentiable."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self:  # raises for the facts of steps
-            return self[name]
-        raise AttributeError(name)
-
-    def __repr__(self) -> str:
-        return repr(so.OptimizeResult(dict.items(self)))
-
-
 def named(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Named) -> Named:
     """Return the arguments of a call by name; raise the error of a wrong call."""
     given = dict(SIGNATURES[fn].bind(*args, **kwargs).arguments)
@@ -124,17 +65,6 @@ def value(given: Named, x: Any, function: str, with_jac: str = "jac") -> Any:
     return found[0] if plain(given.get(with_jac)) is True else found
 
 
-def converged(name: str, found: Any, message: Any = None) -> Any:
-    """Return a solver's result; raise if it has not converged."""
-    if not np.all(found.success if message is None else found):
-        raise refused(
-            name,
-            f"it did not converge: {found.message if message is None else message}",
-            "more iterations, a better start, or a looser tolerance",
-        )
-    return found
-
-
 # -- roots of functions of one variable
 
 
@@ -148,7 +78,7 @@ def _bracketing(fn: Callable[..., Any]) -> None:
     def root(*args: Any, **kwargs: Any) -> Any:
         given = named(fn, args, kwargs)
         x = solver(given)
-        return (x, Found(root=x, converged=True)) if given.get("full_output") else x
+        return (x, part_of(so.RootResults, root=x, converged=True, flag="converged")) if given.get("full_output") else x
 
 
 for _fn in BRACKETING:
@@ -173,7 +103,7 @@ def newton(*args: Any, **kwargs: Any) -> Any:
         return x
     if shape_of(x):
         return x, np.ones(shape_of(x), bool), np.zeros(shape_of(x), bool)
-    return x, Found(root=x, converged=True)
+    return x, part_of(so.RootResults, root=x, converged=True, flag="converged")
 
 
 def _root_scalar(given: Named) -> Any:
@@ -186,7 +116,8 @@ _ROOT_SCALAR = Solver("root_scalar", _root_scalar, lambda x, given: value(given,
 
 @means(so.root_scalar)
 def root_scalar(*args: Any, **kwargs: Any) -> Any:
-    return Found(root=_ROOT_SCALAR(named(so.root_scalar, args, kwargs)), converged=True)
+    x = _ROOT_SCALAR(named(so.root_scalar, args, kwargs))
+    return part_of(so.RootResults, root=x, converged=True, flag="converged")
 
 
 # -- roots of systems
@@ -199,7 +130,7 @@ _ROOT = Solver("root", lambda given: converged("root", so.root(**given)).x, lamb
 def root(*args: Any, **kwargs: Any) -> Any:
     given = named(so.root, args, kwargs)
     x = _ROOT(given)
-    return Found(x=x, success=True, fun=as_array(value(given, x, "fun")))
+    return part_of(so.OptimizeResult, x=x, success=True, fun=as_array(value(given, x, "fun")))
 
 
 def _fsolve(given: Named) -> Any:
@@ -216,7 +147,7 @@ def fsolve(*args: Any, **kwargs: Any) -> Any:
     given = named(so.fsolve, args, kwargs)
     x = _FSOLVE(given)
     return (
-        (x, Facts(fvec=as_array(value(given, x, "func"))), 1, "The solution converged.")
+        (x, part_of(dict, fvec=as_array(value(given, x, "func"))), 1, "The solution converged.")
         if given.get("full_output")
         else x
     )
@@ -254,7 +185,9 @@ def _minimize(given: Named) -> Any:
     found = so.minimize(**given)
     # if rounding stops a search with a tighter tolerance, a solution within the default tolerance is accepted
     slope = np.max(np.abs(found.get("jac", np.inf)), initial=0.0)
-    return found.x if slope <= GTOL * max(1.0, abs(found.fun)) else converged("minimize", found).x
+    if not slope <= GTOL * max(1.0, abs(found.fun)):
+        converged("minimize", found)
+    return found.x, np.array(bool(found.success))
 
 
 def _minimize_scalar(given: Named) -> Any:
@@ -266,7 +199,7 @@ def _objective(x: Array, given: Named) -> Any:
     return ops.reshape(found, ()) if shape_of(found) else found
 
 
-_MINIMIZE = Solver("minimize", _minimize, _objective, "minimum")
+_MINIMIZE = Solver("minimize", _minimize, _objective, "minimum", facts=True)
 _MINIMIZE_SCALAR = Solver("minimize_scalar", _minimize_scalar, _objective, "minimum")
 
 
@@ -279,15 +212,15 @@ def minimize(*args: Any, **kwargs: Any) -> Any:
             "the derivative of a constrained solution depends on which constraints are active",
             "remove the constraints by substitution, or add a penalty",
         )
-    x = _MINIMIZE(given)
-    return Found(x=x, fun=value(given, x, "fun"), success=True)
+    x, success = _MINIMIZE(given)
+    return part_of(so.OptimizeResult, x=x, fun=value(given, x, "fun"), success=bool(success))  # guarded
 
 
 @means(so.minimize_scalar)
 def minimize_scalar(*args: Any, **kwargs: Any) -> Any:
     given = named(so.minimize_scalar, args, kwargs)
     x = _MINIMIZE_SCALAR(given)
-    return Found(x=x, fun=value(given, x, "fun"), success=True)
+    return part_of(so.OptimizeResult, x=x, fun=value(given, x, "fun"), success=True)
 
 
 def _searched(fn: Callable[..., Any], method: str, options: dict[str, str]) -> None:
@@ -321,7 +254,7 @@ def _global(fn: Callable[..., Any]) -> None:
     def minimum(*args: Any, **kwargs: Any) -> Any:
         given = named(fn, args, kwargs)
         x = solver(given)
-        return Found(x=x, fun=objective(x, given), success=True)
+        return part_of(so.OptimizeResult, x=x, fun=objective(x, given), success=True)
 
 
 for _fn in GLOBAL:
@@ -357,7 +290,7 @@ def _by_name(fn: Callable[..., Any], failed: Callable[[Any], Any], how: Named, p
             raise refused(f"{fn.__name__} with {wrong[0]}", "only a minimum without constraints can be recorded",
                           "scipy.optimize.minimize without constraints")
         x = solver(given)
-        return tuple([x, objective(x, given), {}][i] for i in (0, *places)) if places else x
+        return tuple([x, objective(x, given), part_of(dict, warnflag=0)][i] for i in (0, *places)) if places else x
 
 
 _QUIET = {"full_output": True, "disp": False}
@@ -408,18 +341,18 @@ def least_squares(*args: Any, **kwargs: Any) -> Any:
             f"one of {', '.join(LOSSES)}",
         )
     x = _LEAST_SQUARES(given)
-    return Found(x=x, cost=_cost(x, given), fun=np.atleast_1d(as_array(value(given, x, "fun"))), success=True)
+    return part_of(so.OptimizeResult, x=x, cost=_cost(x, given), success=True,
+                   fun=np.atleast_1d(as_array(value(given, x, "fun"))))
 
 
 def _leastsq(given: Named) -> Any:
     x, _, _, message, ier = so.leastsq(**{**given, "full_output": True})
     converged("leastsq", ier in (1, 2, 3, 4), message)
-    return x
+    return x, np.array(ier)
 
 
-_LEASTSQ = Solver(
-    "leastsq", _leastsq, lambda x, given: 0.5 * ops.sum(as_array(value(given, x, "func")) ** 2), "minimum"
-)
+_LEASTSQ = Solver("leastsq", _leastsq, lambda x, given: 0.5 * ops.sum(as_array(value(given, x, "func")) ** 2),
+                  "minimum", facts=True)
 
 
 @means(so.leastsq)
@@ -430,7 +363,8 @@ def leastsq(*args: Any, **kwargs: Any) -> Any:
             "leastsq with full_output", "a solver's internal steps are not recorded",
                       "call it without full_output, or use curve_fit"
         )
-    return _LEASTSQ(given), 1
+    x, flag = _LEASTSQ(given)
+    return x, ops.item(flag)
 
 
 def _curve_fit(given: Named) -> Any:

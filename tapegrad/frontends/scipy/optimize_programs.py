@@ -12,7 +12,8 @@ import scipy.optimize as so
 
 from tapegrad import ops
 from tapegrad.frontends.common import as_array
-from tapegrad.frontends.scipy.optimize import Found, Named, converged
+from tapegrad.frontends.scipy.optimize import Named
+from tapegrad.frontends.scipy.results import converged, part_of
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.formatting import plain
 from tapegrad.numbers.kinds import Array
@@ -82,11 +83,11 @@ def linprog(*args: Any, **kwargs: Any) -> Any:
                       "integer solutions have no derivative, and internal steps are not recorded",
                       "a linear program of real variables without a callback")
     x = _LINPROG(given)
-    found = {"x": x, "fun": ops.sum(as_array(given["c"]) * x).item(), "success": True}
+    found = {"x": x, "fun": ops.item(ops.sum(as_array(given["c"]) * x)), "success": True}
     for name, a, b in (("slack", "A_ub", "b_ub"), ("con", "A_eq", "b_eq")):
         if given.get(a) is not None:
             found[name] = np.reshape(as_array(given[b]), (-1,)) - as_array(given[a]) @ x
-    return Found(found)
+    return part_of(so.OptimizeResult, **found)
 
 
 def _held(x: Array, given: Named) -> Any:
@@ -107,4 +108,4 @@ _NNLS = Solver("nnls", lambda given: so.nnls(**given)[0], _held)
 def nnls(*args: Any, **kwargs: Any) -> Any:
     given = dict(_SIGNATURES[so.nnls].bind(*args, **kwargs).arguments)
     x = _NNLS(given)
-    return x, np.linalg.norm(as_array(given["A"]) @ x - as_array(given["b"])).item()
+    return x, ops.item(np.linalg.norm(as_array(given["A"]) @ x - as_array(given["b"])))

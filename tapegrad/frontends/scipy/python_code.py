@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.frontends.common import as_array
+from tapegrad import ops
 from tapegrad.numbers.cotangents import shape_of
+from tapegrad.numbers.formatting import plain
 from tapegrad.rules.op import Traced
 from tapegrad.rules.registry import register
-from tapegrad.trace.interposition import with_names
+from tapegrad.trace.interposition import as_python, with_names
 
 
 def run_with(*functions: Any, **names: Any) -> None:
@@ -23,7 +24,8 @@ def run_with(*functions: Any, **names: Any) -> None:
 
 
 def number(x: Any = 0.0) -> Any:
-    """Return a number unchanged if it is traced, and the element of a traced array of one; else as `float` does."""
+    """Return a traced number, or the element of a traced array of one, as a Python float; else as `float` does."""
     if not isinstance(x, Traced) or np.prod(shape_of(x)) != 1:
         return float(x)  # TypeError, in NumPy's words, for several numbers
-    return np.reshape(as_array(x), ())[()] if shape_of(x) else x
+    x = as_python(ops.reshape(x, ()) if shape_of(x) else x)
+    return x if isinstance(plain(x), float) else x * 1.0

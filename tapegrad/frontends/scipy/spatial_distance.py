@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.spatial.distance as sd
 
+from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array, static, value_by
 from tapegrad.frontends.scipy.python_code import number, run_with
@@ -226,7 +227,7 @@ def _hausdorff(u: Any, v: Any, rng: Any) -> tuple[Any, int, int]:
     apart = sd.cdist(u, v)
     nearest = np.min(apart, axis=1)
     i = static(np.argmax(nearest))
-    return nearest[i].item(), i, static(np.argmin(apart[i]))
+    return ops.item(nearest, i), i, static(np.argmin(apart[i]))
 
 
 run_with(sd.directed_hausdorff, _hausdorff=SimpleNamespace(directed_hausdorff=_hausdorff))

@@ -246,8 +246,9 @@ def nbinom_pmf(k: Any, n: Any, p: Array) -> Any:
     return ops.binom(n + k - 1, k) * ops.exp(ops.xlogy(n, p) + ops.xlog1py(k, -p))
 
 
-for _name, _meaning in [("_beta_pdf", beta_pdf), ("_binom_pmf", binom_pmf), ("_nbinom_pmf", nbinom_pmf)]:
-    if hasattr(_ufuncs, _name):  # compiled formulas, private: other versions of SciPy may not have them
+for _meaning in (beta_pdf, binom_pmf, nbinom_pmf, ops.ncx2_pdf, ops.ncx2_sf, ops.ncx2_isf):
+    # compiled formulas, private: other versions of SciPy may not have them
+    if hasattr(_ufuncs, _name := f"_{_meaning.__name__}"):
         register(getattr(_ufuncs, _name), _meaning)
 
 

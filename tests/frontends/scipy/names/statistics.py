@@ -135,6 +135,7 @@ STATS = {
     "dunnett": (lambda x: st.dunnett(x, control=Y).statistic, X),
     "mode": (lambda x: st.mode(x)[0], X), "ecdf": (lambda x: st.ecdf(x).cdf.quantiles, X),
     "goodness_of_fit": (lambda x: st.goodness_of_fit(st.norm, x, known_params={"loc": 0.0, "scale": 1.0}, statistic="ad", n_mc_samples=9, rng=np.random.default_rng(1)).statistic, X),
+    "ncx2": (lambda x, nc: st.ncx2.pdf(x, 3.0, nc) + st.ncx2.sf(x, 3.0, nc), 1.7, 0.6),
     "studentized_range": (lambda q: st.studentized_range.cdf(q, 3, 10), 2.0), "levy_stable": of_place("levy_stable", (1.8, -0.5)),
     "multivariate_hypergeom": (lambda x: st.multivariate_hypergeom.pmf([1, 2], [4, 5], 3) * x, 0.3),
     "fit": (lambda x: st.fit(st.norm, x, [(-2, 2), (0.1, 3)]).params, X), "geninvgauss": of_place("geninvgauss", (2.3, 1.5)),
