@@ -5,7 +5,6 @@ import __future__
 
 import ast
 import decimal
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -25,8 +24,7 @@ from tapegrad.tree.copies import running
 # by tracer: texts, and numbers with the code that formatted them by `%`
 _texts: WeakKeyDictionary[Any, set[str | tuple[float, CodeType]]] = WeakKeyDictionary()
 _READERS: dict[str, Callable[..., Any]] = {
-    "ast.literal_eval": ast.literal_eval, "ast.parse": ast.parse, "json.loads": json.loads,
-    "np.fromstring": np.fromstring}
+    "ast.literal_eval": ast.literal_eval, "ast.parse": ast.parse, "np.fromstring": np.fromstring}
 _FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _OPTIMIZED = 1  # CO_OPTIMIZED, the flag of functions' code
 
@@ -92,7 +90,7 @@ def _checked(fn: Callable[..., Any]) -> Callable[..., Any]:
     return read
 
 
-def _reading(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+def reading(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the stand-in of a function that reads numbers from a text."""
     def read(*args: Any, **kwargs: Any) -> Any:
         _check(args[0] if args else None, name)
@@ -110,5 +108,5 @@ def _compiled(source: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 CALLED.update({eval: _checked(eval), exec: _checked(exec), compile: _compiled,
-               decimal.Decimal: _reading("Decimal", CALLED[decimal.Decimal])})
-CALLED.update((fn, _reading(name, fn)) for name, fn in _READERS.items())
+               decimal.Decimal: reading("Decimal", CALLED[decimal.Decimal])})
+CALLED.update((fn, reading(name, fn)) for name, fn in _READERS.items())

@@ -17,7 +17,8 @@ WORDS = 624
 
 def state_of_bits(bits: Any) -> dict[str, Any]:
     """Return `bits.state` of a bit generator."""
-    if not _is_twister(type(bits)):
+    kind: Any = type(bits)
+    if not _is_twister(kind):
         return bits.state  # type: ignore[no-any-return]
     raw = _memory(bits)
     key, (pos,) = np.frombuffer(raw, np.uint32, WORDS), struct.unpack_from("i", raw, 4 * WORDS)
@@ -27,7 +28,9 @@ def state_of_bits(bits: Any) -> dict[str, Any]:
 def state_of_legacy(x: Any) -> dict[str, Any]:
     """Return `x.get_state(legacy=False)` of a RandomState."""
     bits = getattr(x, "_bit_generator", None)
-    at = _gauss(type(x), type(bits))
+    kind: Any = type(x)
+    twister: Any = type(bits)
+    at = _gauss(kind, twister)
     if at is None:
         return x.get_state(legacy=False)  # type: ignore[no-any-return]
     has, gauss = struct.unpack("i4xd", ctypes.string_at(id(x) + at, 16))
@@ -45,7 +48,7 @@ def _is_twister(cls: Any) -> bool:
         return False
     bits = cls(7)
     state = bits.state["state"]
-    return _memory(bits) == state["key"].tobytes() + struct.pack("i", state["pos"])
+    return bool(_memory(bits) == state["key"].tobytes() + struct.pack("i", state["pos"]))
 
 
 @cache

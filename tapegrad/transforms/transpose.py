@@ -46,7 +46,7 @@ def transpose(tape: Tape) -> Tape:
     >>> value, push = tg.linearize(lambda x, a: np.sin(a * x[1:]) - x[:-1], np.zeros(3), 2.0)
     >>> along = tg.trace(push, np.zeros(3), 0.0)[1]
     >>> transpose(along).play(np.array([1.0, 10.0]))
-    (array([-1., -8., 20.]), np.float64(0.0))
+    (array([-1., -8., 20.]), 0.0)
     """
     check_is_tape(tape, "transpose")
     adjoint = _Adjoint(flattened(tape))

@@ -12,14 +12,11 @@ from tapegrad import ops
 from tapegrad.frontends.common import as_array, static
 from tapegrad.frontends.numpy.numeric import as_dtype
 from tapegrad.frontends.numpy.reduce import kind_of
+from tapegrad.frontends.numpy.running import diff
 from tapegrad.frontends.numpy.shape import atleast, common_dtype, numpy_dtype, rank, ravel
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means, refused
-
-
-def _differences(x: Array) -> Any:
-    return x[1:] - x[:-1]
 
 
 @means(np.bincount)
@@ -100,9 +97,9 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         if w is not None:  # by differences of the running total, as in NumPy
             total = ops.cumulative_sum(ops.take(ravel(w), order), include_initial=True)
             places = ops.take(total, places)
-        y = _differences(places)
+        y = diff(places)
     if density:
-        y = y / as_dtype(_differences(edges), float) / ops.sum(y)
+        y = y / as_dtype(diff(edges), float) / ops.sum(y)
     return y, edges
 
 
@@ -130,6 +127,6 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
     if density:
         total = ops.sum(y)
         for i, e in enumerate(edges):
-            y = y / ops.reshape(_differences(e), tuple(-1 if k == i else 1 for k, _ in enumerate(edges)))
+            y = y / ops.reshape(diff(e), tuple(-1 if k == i else 1 for k, _ in enumerate(edges)))
         y = y / total
     return y, edges

@@ -13,7 +13,9 @@ from tapegrad.frontends.common import as_array, keywords, static
 from tapegrad.frontends.numpy.join import converted
 from tapegrad.frontends.numpy.reduce import kind_of, masked, present
 from tapegrad.frontends.numpy.shape import numpy_dtype, rank, ravel
+from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array, DType
+from tapegrad.ops.shape import along
 from tapegrad.rules.op import Op
 from tapegrad.rules.registry import means
 
@@ -107,6 +109,31 @@ if hasattr(np, "cumulative_sum"):  # from NumPy 2.1 on
     means(np.cumulative_prod)(_standard(ops.cumulative_prod))
 
 # -- differences
+
+
+@means(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    x, n, axis = as_array(a), static(n), static(axis)
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    if not rank(x):
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = normalize_axis_index(axis, rank(x))
+    if prepend is not None or append is not None:
+        x = ops.concat(*[_slab(part, x, axis) for part in (prepend, x, append) if part is not None], axis=axis)
+    minus = ops.not_equal if kind_of(x) == "b" else ops.subtract
+    for _ in range(n):
+        x = minus(x[along(axis, slice(1, None))], x[along(axis, slice(None, -1))])
+    return x
+
+
+def _slab(part: Any, x: Array, axis: int) -> Any:
+    """Return an argument of `diff` that is joined to `x` along an axis: a number becomes a slice of length 1."""
+    part = as_array(part)
+    return part if rank(part) else ops.broadcast_to(part,
+                                                    tuple(1 if i == axis else n for i, n in enumerate(shape_of(x))))
 
 
 @means(np.ediff1d)
