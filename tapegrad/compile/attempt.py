@@ -129,7 +129,7 @@ class Attempt:
         if why:
             compiled.refuse(path, why, where, observer.cure)
             return False
-        self.loses = drops_warnings(tape)
+        self.loses = observer.may_warn or drops_warnings(tape)
         return not compiled.join(self, path, tape)
 
     def _unrepeatable(self, tape: Tape, stored: Effects | None, fresh: Freshness) -> tuple[str, Location | None]:

@@ -308,7 +308,8 @@ class Compiled(DerivedFunction, Generic[P, R]):
         with self._lock:
             for other in attempt.paths:
                 entry = other.entry
-                if entry is None or entry.choice is None or observer is None or observer.ran != entry.ran:
+                if (entry is None or entry.choice is None or observer is None or observer.ran != entry.ran
+                        or (attempt.loses and not entry.loses)):
                     continue
                 spots = other.skeleton.variation(path.skeleton)
                 if (spots is not None and entry.choice.serves(spots) and (entry.fresh is None or entry.fresh())

@@ -162,7 +162,7 @@ class Entry:
                  built: Callable[[], Callable[[int, float, str], None] | None]) -> None:
         self.tape, self.backend, self.fresh, self.choice, self.ran = tape, backend, fresh, choice, ran
         self.built = built  # returns the callback that reports operations compiled, seconds, and kind of code
-        self.loses = loses  # NumPy may warn in calls that the tape drops
+        self.loses = loses  # NumPy may warn in calls that the tape drops, or of constants
         self.exchanges = exchanges  # has calls that other processes wait for
         self.stored = stored  # the writes of its calls, whose values are results of the tape
         reached = tape.structure.reached

@@ -17,6 +17,7 @@ import numpy as np
 
 from tapegrad.errors import INTERNAL, Location, UnknownFunction, user_location
 from tapegrad.interrupts import whole
+from tapegrad.tree.copies import running
 from tapegrad.tree.installed import file_of
 
 # the context variable of np.errstate, a new object with each setting; absent in NumPy 1, perhaps in later versions
@@ -38,6 +39,9 @@ class Log:
 
     def write(self, text: str) -> None:
         """Give a warning at the program's line of the current operation."""
+        for observer in running.observers:
+            if hasattr(observer, "warned"):
+                observer.warned()
         frame: FrameType | None = sys._getframe(1)
         what = text.removeprefix("Warning: ").rstrip()
         while frame is not None and frame.f_code.co_filename in INTERNAL:
@@ -128,6 +132,12 @@ def check_modes(tracer: Any) -> None:
         raise UnknownFunction("np.seterr(...='raise') still set when the function returns cannot be recorded",
                               user_location(),
                               "put `with np.errstate(...):` around those lines, or np.seterr(**old) after them")
+
+
+def may_pass_unseen() -> bool:
+    """Return whether NumPy may now find a division by zero, an overflow or an invalid value without `Log` or an error.
+    """
+    return any(how not in ("raise", "log") for what, how in _geterr().items() if what != "under")
 
 
 def told(modes: Any) -> dict[str, str]:

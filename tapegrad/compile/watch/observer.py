@@ -40,6 +40,7 @@ from tapegrad.rules.op import Op, functions_of
 from tapegrad.tape.tape import Tape
 from tapegrad.trace.conversions import ORIGINAL, reports_computed_names, to_isinstance
 from tapegrad.trace.interposition import original
+from tapegrad.trace.numpy_warnings import may_pass_unseen
 from tapegrad.trace.replaceable_names import captured_by
 from tapegrad.tree.attributes import is_foreign
 from tapegrad.tree.copies import code_of, running
@@ -61,13 +62,14 @@ class Observer:
         self.unread: list[Unread] = []  # attributes that hold external values and must not have been read
         self.computed: set[str] = set()  # computed names of attributes that were looked up
         self.tables: dict[int, Entries] = {}  # tables of weak references, by id
+        self.may_warn = False  # NumPy warned, or might have: constants may cause that, which compiled code folds
         self.stop: Callable[[], None] | None = None
         self.depth = 0
 
     def start(self, structure: Signature) -> None:
         """Begin to observe, in this thread, a function that runs on arguments of this structure."""
         self.reads.reach(structure)
-        self.depth = len(running.tracers)
+        self.depth, self.may_warn = len(running.tracers), may_pass_unseen()
         running.observers = [*running.observers, self]
         self.stop = _monitor(self) if hasattr(sys, "monitoring") else _profile(self)
 
@@ -77,6 +79,10 @@ class Observer:
             self.stop()
             self.stop = None
             running.observers = [other for other in running.observers if other is not self]
+
+    def warned(self) -> None:
+        """Note that NumPy warned."""
+        self.may_warn = True
 
     def is_outside(self) -> bool:
         """Return whether a user's primitive runs: each replay calls it anew, so that its reads need no check."""

@@ -288,6 +288,22 @@ def test_a_value_that_nobody_needs_and_numpy_warns_of() -> None:
         assert step(0.0) == 0.0
 
 
+@pytest.mark.parametrize("mode", ["warn", "ignore"])
+@pytest.mark.parametrize("f", [lambda x: np.array([x, 1.0]) / np.array([1.0, 0.0]),
+                               lambda x: np.array([x, 0.0]) * np.inf,
+                               lambda x: x * np.log(np.array([0.0, 1.0]))[1]])
+def test_constants_of_which_numpy_warns(f: Any, mode: Any) -> None:
+    with np.errstate(all=mode), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        step = ready(f, (2.0,))
+        assert np.array_equal(step(3.0), f(3.0), equal_nan=True)
+    with np.errstate(divide="raise", invalid="raise"), pytest.raises(FloatingPointError):
+        step(3.0)
+    with warnings.catch_warnings(), pytest.raises(RuntimeWarning):
+        warnings.simplefilter("error")
+        step(3.0)
+
+
 def tried(x: float) -> float:
     try:
         math.sqrt(x - 0.1)
