@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from types import FunctionType, SimpleNamespace
+from types import CellType, FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ class Unpacked:
         self.lines: list[str] = []
         self.mutable: list[str] = []
         self.cells: list[str] = []
+        self.variables: dict[int, str] = {}  # what reads each captured variable, by the id of its cell
         self.seen: dict[int, str] = {}
         self.count = 0
         structure = tape.structure
@@ -110,7 +111,8 @@ class Unpacked:
             raise _Intricate
         cells = dict(zip(spec.prototype.__code__.co_freevars, spec.prototype.__closure__ or ()))
         if not self.standalone and any(type(child) is Closure and child is not spec for child in spec.children):
-            self.cells += [self.name(cells[label], f"cell_{label}") for label in spec.names]
+            for label in spec.names:
+                self.variable(cells[label], self.name(cells[label], f"cell_{label}"))
         for label, child in zip(spec.names, spec.children):
             if self.standalone:
                 if child is not spec:  # a recursive function: its own calls are on the tape
@@ -194,8 +196,16 @@ class Unpacked:
         self.check(f"{fn}.__defaults__ is not None or {fn}.__kwdefaults__ is not None")
         for number, child in enumerate(node.children):
             cell = f"{fn}.__closure__[{number}]"
-            self.cells.append(cell)
+            self.variable(node.prototype.__closure__[number], cell)
             self.node(child, f"{cell}.cell_contents")
+
+    def variable(self, cell: CellType, text: str) -> None:
+        """Note a captured variable; one that functions share must be one cell again."""
+        known = self.variables.setdefault(id(cell), text)
+        if known is text:
+            self.cells.append(text)
+        else:
+            self.identical(text, known)
 
     def again(self, node: Any, text: str) -> bool:
         """Name a part; if it is named already, check that it is the same object, and return True."""

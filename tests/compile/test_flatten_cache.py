@@ -240,3 +240,18 @@ def test_what_has_changed_in_an_object_is_seen(change: str, captured: bool, lack
     for k in range(3):
         assert step(*args, 0.25 + k) == tg.grad(f, *args, 0.25 + k, argnums=len(args))
         assert step(*args, 0.25 + k)[0] == pytest.approx(float(f(*args, 0.25 + k)), rel=1e-14)
+
+
+@pytest.mark.parametrize("mode", ["native", "numpy"])
+@pytest.mark.parametrize("held", [{0: 2.0}, [2.0]])
+def test_a_variable_that_two_functions_share(mode: str, held: Any) -> None:
+    def program(x: Any) -> Any:
+        return scaled(x) + held[0]
+
+    def scaled(x: Any) -> Any:
+        return x * held[0]
+    step = tg.value_and_grad(program, mode=mode, warmup=1)
+    for k in range(1, 6):
+        held[0] = float(k)
+        assert step(0.5)[0] == 1.5 * k
+    assert step.stats.hits == 4

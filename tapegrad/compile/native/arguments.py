@@ -149,7 +149,7 @@ class Arguments(Unpacked):
         self.size_is(cells, len(code.co_freevars))
         for number, child in enumerate(node.children):
             cell = f.item(cells, number)
-            self.cells.append(cell)
+            self.variable(node.prototype.__closure__[number], cell)
             self.node(child, self.loaded(cell, LAYOUT.cell))
 
     def container(self, node: Container, text: str) -> None:

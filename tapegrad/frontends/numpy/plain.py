@@ -42,7 +42,7 @@ leave(np.linalg.LinAlgError, why="an exception")
 for _fn in [
     *named("""
         append apply_over_axes argwhere average common_type corrcoef cov diag_indices_from dsplit dstack
-        extract fill_diagonal fix flatnonzero fliplr flipud geomspace gradient histogram2d hsplit hstack ix_
+        extract fix flatnonzero fliplr flipud geomspace histogram2d hsplit hstack ix_
         poly polyfit real_if_close resize rollaxis roots setdiff1d setxor1d sort_complex trapezoid
         trapz tril_indices_from trim_zeros triu_indices_from union1d unwrap vander vsplit vstack"""),
     *named("cross tensorinv vector_norm", np.linalg), *named("fftshift hfft ifftshift ihfft", np.fft),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tapegrad import ops
-from tapegrad.frontends.common import written
-from tapegrad.frontends.numpy.shape import atleast
+from tapegrad.frontends.common import as_array, kept, laid, written
+from tapegrad.frontends.numpy.shape import atleast, numpy_dtype
 from tapegrad.numbers.cotangents import shape_of
 from tapegrad.numbers.kinds import Array
 from tapegrad.rules.registry import means, register
@@ -40,11 +40,24 @@ def _without_leading_zeros(p: Array) -> Any:
     return p[first:] if first else p
 
 
+@means(np.polyval)
+@laid(kept, by=1)
+def polyval(p: Array, x: Array) -> Any:
+    p = p.coeffs if isinstance(p, np.poly1d) else as_array(p)
+    y: Any = 0
+    if not isinstance(x, np.poly1d):
+        x = as_array(x)
+        y = np.zeros(shape_of(x), numpy_dtype(x))
+    for i in range(_length(p)):
+        y = y * x + p[i]
+    return y
+
+
 @means(np.polymul)
 @_of_polynomials
 def polymul(a1: Array, a2: Array) -> Any:
     return ops.convolve(_without_leading_zeros(a1), _without_leading_zeros(a2))
 
 
-for _fn in (np.polyadd, np.polysub, np.polydiv, np.polyder, np.polyint, np.polyval):
+for _fn in (np.polyadd, np.polysub, np.polydiv, np.polyder, np.polyint):
     register(_fn, _of_polynomials(written(_fn)))

@@ -251,6 +251,15 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     _write_flat(arr, chosen, vals)
 
 
+@means(np.fill_diagonal)
+def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
+    shape = shape_of(array(a))
+    blank = np.zeros(shape, bool)
+    np.fill_diagonal(blank, True, wrap)
+    views.check_apart(a, val)
+    _write_flat(a, np.flatnonzero(blank), val)
+
+
 @means(np.put_along_axis)
 def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
     x = array(arr) if axis is not None else ops.reshape(array(arr), (-1,))

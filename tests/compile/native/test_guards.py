@@ -187,7 +187,7 @@ def test_machine_code_asks_a_profiler_about_each_code_object_once(monkeypatch: p
         for _ in range(300):
             x = math.sin(scaled(x)) + np.cos(x)
         return x * space["number"]() if reads else x
-    step = tg.value_and_grad(f, mode="native")
+    step = tg.value_and_grad(f, mode="native", warmup=1)
     before = [step(0.3, False) for _ in range(4)][-1]
     assert step.stats.hits and 20 < len(asked) < 300 * 20 and sys.getprofile() is None
     space["scale"] = 1.5
