@@ -22,6 +22,7 @@ from tapegrad.numbers.tensors import (
     device_of,
     holds_tensor,
     is_tensor,
+    is_tensor_type,
     share_memory,
     to_tensor,
 )
@@ -165,7 +166,10 @@ class Run(Interpretation):
     def __init__(self, tape: Tape, leaves: Iterable[Any], redraw: bool = True, keep: bool = False) -> None:
         found = list(leaves)
         self.redraw, self.keep = redraw, keep
-        self.device = device = device_of(found)  # the device of the tensors among them, or None
+        device = device_of(found)  # the device of the tensors among them, or None
+        if device is not None and is_mixed(tape, found, device):
+            device, found = None, [detached(x) if is_tensor(x) else x for x in found]
+        self.device = device
         super().__init__(tape, found if device is None else [on_device(leaf, device) for leaf in found])
         self.constants = [op.val if device is None else moved(op, device) for op in constants_of(tape)]
 
@@ -272,6 +276,15 @@ def unshared(dy: Any) -> Any:
 def on_device(x: Any, device: Any) -> Any:
     """Return an array or tensor as a tensor on a device, detached from torch's autograd; other values unchanged."""
     return detached(to_tensor(x, device)) if isinstance(x, np.ndarray) or is_tensor(x) else x
+
+
+def is_mixed(tape: Tape, leaves: list[Any], device: Any) -> bool:
+    """Return whether a tape computes arrays beside tensors and its inputs are tensors where they were recorded as such,
+    on the same device: then the recorded operations convert between arrays and tensors themselves.
+    """
+    return any(type(op) is Call and op.spec.is_numpy for op in tape.ops) and all(
+        x.spec.device == str(device) if is_tensor(leaf) else not is_tensor_type(x.spec.type)
+        for x, leaf in zip(tape.inputs, leaves))
 
 
 def moved(op: Constant, device: Any) -> Any:
