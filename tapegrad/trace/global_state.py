@@ -66,15 +66,23 @@ class Outside:
         return bool(self.text is not None and self.text.parts) or any(
             space.get(name, _GONE) is not value for space, names in self._tables() for name, value in names.items()
         ) or any(is_empty(cell) or cell.cell_contents is not value for cell, value in self.cells) or not all(
-            _is_same(x, kept) for x, kept in self.held) or any(
+            _is_same(x, kept) for x, kept in self.held) or any(self._added()) or any(
             not x.closed and (x.tell() != place or _content_of_file(x) != kept) for x, place, kept in self.files)
 
     def _tables(self) -> Iterable[tuple[Any, dict[str, Any]]]:
         for space, names in self.spaces:
             yield (space if isinstance(space, dict) else vars(space)), names
 
+    def _added(self) -> Iterator[tuple[type, str]]:
+        """Yield the attributes that classes did not have, with the class."""
+        for space, names in self.spaces:
+            if isinstance(space, type):
+                yield from ((space, name) for name in vars(space).keys() - names.keys() if not name.startswith("__"))
+
     def put_back(self) -> None:
         """Undo the writes and discard the printed text."""
+        for cls, name in [*self._added()]:
+            type.__delattr__(cls, name)
         for space, names in self.spaces:
             table = space if isinstance(space, dict) else vars(space)
             for name in [name for name, value in names.items() if table.get(name, _GONE) is not value]:
@@ -116,9 +124,9 @@ class Outside:
                     stack += self._parts(x)
             for module in self.modules:
                 own = vars(module)
-                names = {name: own[name] for name in self.attributes & own.keys()}
+                names = {name: own.get(name, _GONE) for name in self.attributes}
                 self.spaces.append((own, names))
-                stack += [value for value in names.values() if id(value) not in self.known
+                stack += [value for value in names.values() if value is not _GONE and id(value) not in self.known
                           and type(value) not in _ATOMS]
 
     def _parts(self, x: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -502,3 +503,21 @@ def test_integers_of_pythons_are_not_of_64_bits() -> None:
         return n.item() ** 4 * 1.0
     expected = [float((10 ** 9 + 7) ** 4), 81.0]
     assert tg.vmap(power)(x).tolist() == tg.trace(tg.vmap(power), x)[0].tolist() == expected
+
+
+def test_attributes_that_the_function_adds_to_classes_and_modules() -> None:
+    class Counting(type):
+        def __call__(cls, *args: Any) -> Any:
+            cls.made = getattr(cls, "made", 0) + 1
+            return super().__call__(*args)
+
+    class Kept(metaclass=Counting):
+        def __init__(self, x: Any) -> None:
+            self.x = x * type(self).made
+    module: Any = types.ModuleType("counted")
+
+    def f(x: Any) -> Any:
+        module.calls = getattr(module, "calls", 0) + 1
+        return Kept(x).x + module.calls
+    np.testing.assert_array_equal(tg.vmap(f)(np.array([1.0, 2.0, 3.0])), [2.0, 6.0, 12.0])
+    assert Kept.made == module.calls == 3
