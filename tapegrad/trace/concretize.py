@@ -162,12 +162,13 @@ def _cure(asker: Callee, frame: FrameType) -> str:
     """Return the suggestion for the C function that a frame is calling."""
     fn = asker.fn
     numbers = isinstance(fn, type) and issubclass(fn, (float, complex, np.generic))
-    if getattr(fn, "__name__", "") == "__new__" or (numbers and is_installed(frame.f_code.co_filename)):
+    known = isinstance(fn, (BuiltinFunctionType, np.ufunc)) and (fn in DISPATCH or fn in CONSTRUCTORS)
+    if getattr(fn, "__name__", "") == "__new__" or ((numbers or known) and is_installed(frame.f_code.co_filename)):
         return f"use finite differences of a function that calls it, g = tg.differences(g); {_ON_PURPOSE}"
     if numbers:
         also = " (a + 1j * b, for complex(a, b))" if fn is complex else ""
         return f"leave the {fn.__name__}() out{also}; {_ON_PURPOSE}"
-    if isinstance(fn, (BuiltinFunctionType, np.ufunc)) and (fn in DISPATCH or fn in CONSTRUCTORS):
+    if known:
         return f"call it through its module, {_spelled(fn)}(...): a stored reference to it is not traced"
     if isinstance(fn, (WrapperDescriptorType, MethodDescriptorType)):
         name = fn.__name__
