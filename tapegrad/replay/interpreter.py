@@ -38,7 +38,7 @@ from tapegrad.rules.op import Op, Traced
 from tapegrad.rules.user import rrule
 from tapegrad.tape.error_context import failed
 from tapegrad.tape.liveness import last_uses
-from tapegrad.tape.spec import Absent
+from tapegrad.tape.spec import Absent, Spec
 from tapegrad.tape.subtape import carries
 from tapegrad.tape.tape import Call, Constant, Guard, Input, Operation, Tape
 from tapegrad.trace import numpy_warnings
@@ -282,9 +282,11 @@ def is_mixed(tape: Tape, leaves: list[Any], device: Any) -> bool:
     """Return whether a tape computes arrays beside tensors and its inputs are tensors where they were recorded as such,
     on the same device: then the recorded operations convert between arrays and tensors themselves.
     """
+    def is_as_recorded(spec: Spec, leaf: Any) -> bool:
+        recorded = isinstance(spec.type, type) and is_tensor_type(spec.type)  # of a loaded function the type is a text
+        return recorded == is_tensor(leaf) and (not recorded or spec.device == str(device))
     return any(type(op) is Call and op.spec.is_numpy for op in tape.ops) and all(
-        x.spec.device == str(device) if is_tensor(leaf) else not is_tensor_type(x.spec.type)
-        for x, leaf in zip(tape.inputs, leaves))
+        is_as_recorded(x.spec, leaf) for x, leaf in zip(tape.inputs, leaves))
 
 
 def moved(op: Constant, device: Any) -> Any:
