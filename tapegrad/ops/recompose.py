@@ -61,14 +61,15 @@ def lasting(w: Array, v: Array, dw: Any, dv: Any) -> Any:
 
 def of_eigenvalues(x: Array, w: Array, v: Array, g: Any, UPLO: str) -> Any:
     """Return the cotangent of a Hermitian matrix from that of its eigenvalues alone, on the triangle that is read."""
+    fixed = _is_fixed(g)
     if not isinstance(unwrap(v), Traced):
         y = v * g[..., None, :] @ adjoint(v)
-    elif _is_fixed(g) and np.any(np.count_nonzero(plain(g), axis=-1) > 1):
+    elif fixed and np.any(np.count_nonzero(plain(g), axis=-1) > 1):
         y = recompose(x, v, w, v, g, UPLO=UPLO, fixed=True)
     else:  # derivatives of every order where the eigenvalues with a cotangent differ from all others
         kept = lasting(w, v, g, ZERO)
         y = kept * g[..., None, :] @ adjoint(kept)
-        if not _is_fixed(g):  # all cotangents may be zero by chance, as in a minimum: the derivative is unknown then
+        if not fixed:  # all cotangents may be zero by chance, as in a minimum: the derivative is unknown then
             v, w = stop_gradient(v), stop_gradient(w)
             y = where(any(not_equal(g, 0), axis=-1)[..., None, None], y, recompose(x, v, w, v, g, UPLO=UPLO))
     return parts.on_triangle(y, UPLO.upper() == "U")

@@ -85,14 +85,13 @@ def to_complex(*args: Any, **kwargs: Any) -> Any:
 
 
 def of_type(dx: Traced, x: Any) -> Any:
-    """Return a traced derivative with the type of `x`: a float for a Python number, an array
-    for a 0-d array."""
+    """Return a traced derivative with the type of `x`: a float for a Python number, an array for a 0-d array."""
     of, kind = type(plain(x)), type(plain(dx))
     if of in PYTHON and kind not in PYTHON:
         return (to_complex if of is complex else to_float)(dx)
     if issubclass(of, np.generic) and kind is np.ndarray:
         return dx[()]  # type: ignore[index]
-    return ops.reshape(ops.reshape(dx, (1,)), ()) if of is np.ndarray and kind is not np.ndarray else dx
+    return ops.array(dx) if of is np.ndarray and kind is not np.ndarray else dx
 
 
 def _to_inexact(cls: Any) -> Any:

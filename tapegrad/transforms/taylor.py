@@ -10,6 +10,7 @@ coefficients of a function take a time that grows with n². Griewank and Walther
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -356,9 +357,9 @@ def _subtracted(call: Expanded, a: Series, b: Series) -> Series:
     return Series([call.y], lambda k: _sum([a[k], None if b[k] is None else -b[k]]))
 
 
-def _cauchy(a: Series, b: Series, js: range, k: int) -> Any:
+def _cauchy(a: Series, b: Series, js: range, k: int, product: Callable[[Any, Any], Any] = operator.mul) -> Any:
     """Return the sum of a[j] b[k - j]."""
-    return _sum(a[j] * b[k - j] for j in js if a[j] is not None and b[k - j] is not None)
+    return _sum(product(a[j], b[k - j]) for j in js if a[j] is not None and b[k - j] is not None)
 
 
 def _multiplied(call: Expanded, a: Series, b: Series) -> Series:
@@ -368,8 +369,7 @@ def _multiplied(call: Expanded, a: Series, b: Series) -> Series:
 def _multiplied_no_nan(call: Expanded, a: Series, b: Series) -> Series:
     """Return a product that stays 0 where one factor is 0 and the other has a pole."""
     a, b = _stopped(a, b), _stopped(b, a)
-    return Series([call.y], lambda k: _sum(ops.product_no_nan(a[j], b[k - j]) for j in range(k + 1)
-                                           if a[j] is not None and b[k - j] is not None))
+    return Series([call.y], lambda k: _cauchy(a, b, range(k + 1), k, ops.product_no_nan))
 
 
 def _stopped(a: Series, b: Series) -> Series:

@@ -17,6 +17,7 @@ import scipy.interpolate as si
 from scipy.linalg import solve_banded
 from scipy.special import comb
 
+from tapegrad import ops
 from tapegrad.errors import UnknownFunction, user_location
 from tapegrad.frontends.common import as_array
 from tapegrad.frontends.scipy.python_code import number
@@ -119,7 +120,7 @@ def integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
                       "integrate over one period with its antiderivative")
     whole = self.antiderivative()
     found = whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
-    return np.reshape(np.atleast_1d(found), ()) if shape_of(found) == () else found
+    return found if shape_of(found) else ops.array(found)
 
 
 # -- B-splines
